@@ -1,0 +1,114 @@
+"""The one Jinja environment: C-shaped delimiters, strict names, templates found in every install."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2 import meta
+
+from tilegen.emit.filters import FILTERS
+from tilegen.errors import TemplateFault
+
+
+def template_root() -> Path:
+    """The folder that holds `cuda/`, `c_openmp/` and `common/`.
+
+    Looks at `TILEGEN_TEMPLATES`, then inside the installed package, then beside it in a checkout.
+
+    Raises:
+        TemplateFault: none of the three places has templates.
+    """
+    places = []
+    if os.environ.get("TILEGEN_TEMPLATES"):
+        places.append(Path(os.environ["TILEGEN_TEMPLATES"]))
+    package = Path(str(resources.files("tilegen")))
+    places += [package / "_templates", package.parent / "templates"]
+    for place in places:
+        if (place / "common" / "kernel.h.j2").is_file():
+            return place
+    searched = "\n".join(f"  {place}" for place in places)
+    raise TemplateFault("tilegen's templates are not installed", f"Searched:\n{searched}")
+
+
+def _finalize(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, float)):
+        raise TemplateFault(
+            f"a template printed {value!r}",
+            "Print bools with c_bool and floats with c_float, so that they become C literals.",
+        )
+    return value
+
+
+class _RecordingLoader(jinja2.FileSystemLoader):
+    """A loader that remembers which templates a rendering touched, for the inputs digest."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, encoding="utf-8")
+        self.sources: dict[str, str] = {}
+
+    def get_source(self, environment, template):
+        source, filename, uptodate = super().get_source(environment, template)
+        self.sources[template] = source
+        return source, filename, uptodate
+
+
+def make_environment(root: Path | None = None) -> jinja2.Environment:
+    """Build the environment over the template folder (`template_root()` if not given)."""
+    environment = jinja2.Environment(
+        loader=_RecordingLoader(root or template_root()),
+        undefined=jinja2.StrictUndefined,
+        finalize=_finalize,
+        autoescape=False,
+        keep_trailing_newline=True,
+        newline_sequence="\n",
+        block_start_string="/*%",
+        block_end_string="%*/",
+        variable_start_string="${",
+        variable_end_string="}",
+        comment_start_string="/*#",
+        comment_end_string="#*/",
+        line_statement_prefix="//%",
+        line_comment_prefix="//#",
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    return environment
+
+
+_shared: dict[Path, jinja2.Environment] = {}
+
+
+def environment() -> jinja2.Environment:
+    """The environment of the current template root, compiled templates kept between renderings."""
+    root = template_root()
+    if root not in _shared:
+        _shared[root] = make_environment(root)
+    return _shared[root]
+
+
+def sources_of(env: jinja2.Environment, names: Iterable[str]) -> dict[str, str]:
+    """Text of the given templates and of every template they import by a constant name."""
+    found: dict[str, str] = {}
+    queue = list(names)
+    while queue:
+        name = queue.pop()
+        if name in found:
+            continue
+        found[name] = env.loader.get_source(env, name)[0]
+        tree = env.parse(found[name])
+        queue += [r for r in meta.find_referenced_templates(tree) if r is not None]
+    return found
+
+
+def names_used(env: jinja2.Environment, names: Iterable[str]) -> set[str]:
+    """Context names that the given templates and their imports read."""
+    used: set[str] = set()
+    for text in sources_of(env, names).values():
+        used |= meta.find_undeclared_variables(env.parse(text))
+    return used

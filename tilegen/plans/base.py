@@ -1,0 +1,69 @@
+"""A plan: problem x schedule x target with every derived integer; the only thing a template sees."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilegen.problems.base import Problem
+from tilegen.schedules.base import Schedule
+from tilegen.targets import Target
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One derived number and where it comes from, for `tilegen plan`.
+
+    Attributes:
+        name: what it is, such as `shared memory`.
+        value: the number with its unit.
+        why: the arithmetic or the limit behind it.
+    """
+
+    name: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Base of all plans. Every field that a subclass adds is a name in its template, and is used there.
+
+    Attributes:
+        problem, schedule, target: what the plan was made from; templates do not see them.
+    """
+
+    problem: Problem
+    schedule: Schedule
+    target: Target
+
+    # The template this plan fills, relative to the template root.
+    template: ClassVar[str]
+
+    # Fields that templates do not see, besides problem, schedule and target.
+    hidden: ClassVar[frozenset[str]] = frozenset()
+
+    def context(self) -> dict[str, Any]:
+        """The plan's own fields as template names: integers, strings, and tuples of them."""
+        skip = {"problem", "schedule", "target"} | self.hidden
+        return {
+            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in skip
+        }
+
+    def parts(self) -> tuple[str, ...]:
+        """Part templates that this plan chose, relative to the template root."""
+        return ()
+
+    def facts(self) -> list[Fact]:
+        """Derived numbers for `tilegen plan`, most important first."""
+        return []
+
+    def description(self) -> str:
+        """One line: the schedule in words, for the banner."""
+        return " ".join(self.schedule.tokens())
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Smallest integer not below a / b, for positive b."""
+    return -(-a // b)
