@@ -44,6 +44,9 @@ class Plan:
     # Fields that templates do not see, besides problem, schedule and target.
     hidden: ClassVar[frozenset[str]] = frozenset()
 
+    # Whether the launcher takes a workspace; such a template also emits `_workspace`.
+    uses_workspace: ClassVar[bool] = False
+
     def context(self) -> dict[str, Any]:
         """The plan's own fields as template names: integers, strings, and tuples of them."""
         skip = {"problem", "schedule", "target"} | self.hidden

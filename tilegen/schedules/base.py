@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tilegen.errors import IllegalSchedule
 from tilegen.problems.base import Problem
@@ -44,6 +45,15 @@ class Schedule(ABC):
     @abstractmethod
     def default(cls, problem: Problem, target: Target) -> Schedule:
         """The schedule used when no field is given, by a stated rule."""
+
+    @classmethod
+    def with_options(cls, problem: Problem, target: Target, given: Mapping[str, Any]) -> Schedule:
+        """The default schedule with the given fields replaced; a legal default adapts to them.
+
+        Args:
+            given: field values by name, already parsed.
+        """
+        return dataclasses.replace(cls.default(problem, target), **given)
 
     @abstractmethod
     def violations(self, problem: Problem, target: Target) -> list[Violation]:

@@ -1,0 +1,111 @@
+"""Which problems exist by operator name, and which schedules compute them, in order of preference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from tilegen import fields
+from tilegen.errors import IllegalSchedule, UsageError
+from tilegen.problems.base import Problem
+from tilegen.schedules.base import Schedule
+from tilegen.targets import Target
+from tilegen.values import nearest
+
+# operator: module:class of its problem.
+_PROBLEMS = {
+    "gemm": "tilegen.problems.gemm:Gemm",
+}
+
+# module:class of every schedule; of several that accept a problem, the first is the default.
+_SCHEDULES = [
+    "tilegen.schedules.gemm_simt:SimtGemm",
+]
+
+
+def _load(path: str) -> Any:
+    module, name = path.split(":")
+    return getattr(import_module(module), name)
+
+
+def operators() -> list[str]:
+    """Operator names, sorted."""
+    return sorted(_PROBLEMS)
+
+
+def problem_class(operator: str) -> type[Problem]:
+    """The problem of an operator. Raises UsageError naming the nearest known operator."""
+    if operator not in _PROBLEMS:
+        raise UsageError(
+            f"unknown operator '{operator}'{nearest(operator, _PROBLEMS)}",
+            f"Operators: {', '.join(operators())}",
+        )
+    return _load(_PROBLEMS[operator])
+
+
+def schedule_classes(operator: str, backend: str = "") -> list[type[Schedule]]:
+    """Schedules of an operator, most preferred first, of one backend if it is given."""
+    classes = [_load(path) for path in _SCHEDULES]
+    return [c for c in classes if c.operator == operator and backend in ("", c.backend)]
+
+
+def schedule_class(problem: Problem, target: Target, name: str = "") -> type[Schedule]:
+    """The named schedule, or the first that accepts the problem on the target.
+
+    Raises:
+        UsageError: no schedule of that name.
+        IllegalSchedule: none accepts the problem; the message gives each one's reason.
+    """
+    classes = schedule_classes(problem.operator, target.backend)
+    if name:
+        named = [c for c in classes if c.name == name]
+        if not named:
+            names = [c.name for c in classes]
+            raise UsageError(
+                f"no schedule '{name}' for {problem.operator} on {target}{nearest(name, names)}",
+                f"Schedules: {', '.join(names)}",
+            )
+        return named[0]
+    reasons = []
+    for candidate in classes:
+        refusal = candidate.accepts(problem, target)
+        if refusal is None:
+            return candidate
+        reasons.append(f"  {candidate.name}: {refusal.message}")
+    raise IllegalSchedule(
+        f"no schedule computes this {problem.operator} on {target}", "\n".join(reasons)
+    )
+
+
+def make(
+    operator: str, target: Target, given: Mapping[str, Any]
+) -> tuple[Problem, Schedule]:
+    """Build a problem and a schedule from the options of a command line or of `tilegen.toml`.
+
+    Args:
+        operator: operator name.
+        target: where it will run.
+        given: option texts by name; `schedule` names the schedule, the others are fields of the
+            problem or of the schedule. Fields that are not given take their defaults.
+
+    Raises:
+        UsageError: an unknown option or a bad value.
+        IllegalSchedule: no schedule accepts the problem.
+    """
+    cls = problem_class(operator)
+    given = dict(given)
+    wanted = str(given.pop("schedule", ""))
+    of_problem = fields.options(cls)
+    problem = cls(**fields.from_text(cls, {k: v for k, v in given.items() if k in of_problem}))
+    rest = {k: v for k, v in given.items() if k not in of_problem}
+    chosen = schedule_class(problem, target, wanted)
+    of_schedule = fields.options(chosen)
+    for name in rest:
+        if name not in of_schedule:
+            known = [*of_problem, *of_schedule, "schedule"]
+            raise UsageError(
+                f"{operator} on {target} has no option {fields.flag(name)}{nearest(name, known)}",
+                f"Options: {', '.join(fields.flag(k) for k in known)}",
+            )
+    return problem, chosen.with_options(problem, target, fields.from_text(chosen, rest))

@@ -1,0 +1,74 @@
+"""One kernel in words: operator, target and options, as a command line and as a `tilegen.toml` entry."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from dataclasses import dataclass
+
+from tilegen import fields, registry
+from tilegen.problems.base import Problem
+from tilegen.schedules.base import Schedule, require_legal
+from tilegen.targets import Target, target
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """A problem, a schedule and a target, reducible to the shortest command that makes them.
+
+    Attributes:
+        problem: what is computed.
+        schedule: how, legal for the problem on the target.
+        target: where.
+    """
+
+    problem: Problem
+    schedule: Schedule
+    target: Target
+
+    @classmethod
+    def make(cls, operator: str, target_name: str | Target, given: dict[str, object]) -> KernelSpec:
+        """Resolve an operator, a target and option texts.
+
+        Raises:
+            UsageError, FormulaError, IllegalSchedule: with the field, the numbers and legal values.
+        """
+        where = target(target_name)
+        problem, schedule = registry.make(operator, where, given)
+        require_legal(schedule, problem, where)
+        return cls(problem, schedule, where)
+
+    def options(self) -> dict[str, str]:
+        """Options that differ from the defaults, as text, in declaration order."""
+        given: dict[str, str] = {}
+        for name, field in fields.options(type(self.problem)).items():
+            value = getattr(self.problem, name)
+            if value != field.default:
+                given[name] = fields.to_text(value)
+        first = registry.schedule_class(self.problem, self.target)
+        chosen = type(self.schedule)
+        if chosen is not first:
+            given["schedule"] = chosen.name
+        default = chosen.default(self.problem, self.target)
+        for name, field in fields.options(chosen).items():
+            value = getattr(self.schedule, name)
+            if value != getattr(default, name) or field.metadata.get("always"):
+                given[name] = fields.to_text(value)
+        return given
+
+    def command(self) -> str:
+        """The shell command that emits exactly this kernel."""
+        words = ["tilegen", "emit", self.problem.operator]
+        given = {"target": self.target.name, **self.options()}
+        for name, value in given.items():
+            words.append(fields.flag(name))
+            if value != "true":
+                words.append(value)
+        return shlex.join(words)
+
+
+def replace(spec: KernelSpec, **schedule_fields: object) -> KernelSpec:
+    """The same kernel with some fields of its schedule replaced. Raises IllegalSchedule."""
+    schedule = dataclasses.replace(spec.schedule, **schedule_fields)
+    require_legal(schedule, spec.problem, spec.target)
+    return KernelSpec(spec.problem, schedule, spec.target)
