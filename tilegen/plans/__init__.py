@@ -1,0 +1,33 @@
+"""Plans: every derived integer and the chosen parts; one plan class a schedule."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from tilegen.plans.base import Fact, Plan, ceil_div
+from tilegen.spec import KernelSpec
+
+# schedule class: module:class of its plan.
+_PLANS = {
+    "SimtGemm": "tilegen.plans.gemm_simt:SimtGemmPlan",
+}
+
+
+def plan_class(schedule: str) -> type[Plan]:
+    """The plan class of a schedule class, by the latter's name."""
+    module, name = _PLANS[schedule].split(":")
+    return getattr(import_module(module), name)
+
+
+def plan_classes() -> list[type[Plan]]:
+    """Every plan class."""
+    return [plan_class(name) for name in _PLANS]
+
+
+def make_plan(spec: KernelSpec) -> Plan:
+    """Derive the plan of a kernel."""
+    cls = plan_class(type(spec.schedule).__name__)
+    return cls.make(spec.problem, spec.schedule, spec.target)
+
+
+__all__ = ["Fact", "Plan", "ceil_div", "make_plan", "plan_class", "plan_classes"]

@@ -27,6 +27,21 @@ class Fact:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """A call that a family's kernels do not take, beyond what every kernel refuses.
+
+    Attributes:
+        code: what `_supports` returns; from 4 on.
+        condition: C condition over the launcher's arguments.
+        reason: the sentence in the header.
+    """
+
+    code: int
+    condition: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """Base of all plans. Every field that a subclass adds is a name in its template, and is used there.
 
@@ -46,6 +61,11 @@ class Plan:
 
     # Whether the launcher takes a workspace; such a template also emits `_workspace`.
     uses_workspace: ClassVar[bool] = False
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Calls that this kernel refuses beyond the common reasons."""
+        return ()
 
     def context(self) -> dict[str, Any]:
         """The plan's own fields as template names: integers, strings, and tuples of them."""

@@ -1,0 +1,1 @@
+"""Generated files: the kernel list, the manifest, the writer, and the check for drift."""

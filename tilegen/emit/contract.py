@@ -1,0 +1,88 @@
+"""The contract of a launcher: what it computes, requires and returns, and the checks that enforce it."""
+
+from __future__ import annotations
+
+from tilegen.plans.base import Plan
+from tilegen.problems.base import Tensor
+
+
+def negative_sizes(plan: Plan) -> str:
+    """C condition: some size is negative."""
+    return " || ".join(f"{s.name} < 0" for s in plan.problem.sizes())
+
+
+def _empty(tensor: Tensor) -> str:
+    return " && ".join(f"{d} > 0" for d in tensor.dims)
+
+
+def stride_checks(plan: Plan) -> list[str]:
+    """C conditions, one an array with strides: rows or matrices of the array would overlap."""
+    checks = []
+    for tensor in plan.problem.tensors():
+        if not tensor.strides:
+            continue
+        words = []
+        if len(tensor.dims) == 3:
+            outer, row = tensor.strides
+            middle, inner = tensor.dims[1:]
+            words.append(f"{row} < {inner}")
+            if tensor.is_written:
+                rows = f"({middle} - 1) * {row} + {inner}"
+                words.append(f"({tensor.dims[0]} > 1 && {middle} > 0 && {outer} < {rows})")
+            else:
+                words.append(f"{outer} < 0")
+        else:
+            words.append(f"{tensor.strides[0]} < {tensor.dims[1]}")
+        checks.append(" || ".join(words))
+    return checks
+
+
+def null_checks(plan: Plan, null: str) -> list[str]:
+    """C conditions, one an array: it has elements and no address."""
+    checks = []
+    for tensor in plan.problem.tensors():
+        elements = _empty(tensor)
+        guard = f"{elements} && " if elements else ""
+        checks.append(f"{guard}{tensor.name} == {null}")
+    return checks
+
+
+def written_extent(plan: Plan) -> list[str]:
+    """Sizes of which any being 0 means that there is nothing to write."""
+    written = [t for t in plan.problem.tensors() if t.is_written]
+    common = set(written[0].dims)
+    for tensor in written[1:]:
+        common &= set(tensor.dims)
+    return [s.name for s in plan.problem.sizes() if s.name in common]
+
+
+def requires(plan: Plan) -> list[str]:
+    """Sentences of the Requires paragraph."""
+    sentences = ["Sizes are not negative; a size of 0 is an empty array."]
+    for tensor in plan.problem.tensors():
+        shape = "".join(f"[{d}]" for d in tensor.dims)
+        access = {"input": "read", "output": "written", "inout": "read and written"}[tensor.role]
+        text = f"{tensor.name}: {tensor.dtype} {shape}, {access}; {tensor.doc}"
+        sentences.append(text.rstrip(".") + ".")
+        for stride, dim in zip(tensor.strides, tensor.dims):
+            sentences[-1] += f" {stride}: elements from one {dim} to the next."
+    for scalar in plan.problem.scalars():
+        sentences.append(f"{scalar.name}: {scalar.dtype}; {scalar.doc}.")
+    sentences += plan.problem.requirements()
+    sentences.append("Arrays that are written overlap no other array.")
+    return sentences
+
+
+def refusals(plan: Plan) -> list[str]:
+    """Lines of the header that explain the family's own codes."""
+    return [f"{r.code}  {r.reason}" for r in plan.refusals]
+
+
+def returns(plan: Plan) -> str:
+    """The Returns paragraph."""
+    if plan.target.backend == "cuda":
+        return (
+            "cudaSuccess once the kernel is enqueued, cudaErrorInvalidValue for a call that "
+            "the function below refuses, or the error of the launch."
+        )
+    return "0, EINVAL for a call that the function below refuses, or ENOMEM."

@@ -1,0 +1,151 @@
+"""From a kernel in words to its files: plan, template, hygiene, banner."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import jinja2
+
+from tilegen.emit import contract, naming, signature
+from tilegen.emit.banner import add_banner
+from tilegen.emit.environment import environment, sources_of
+from tilegen.emit.hygiene import require_clean
+from tilegen.errors import TemplateFault
+from tilegen.plans import Plan, make_plan
+from tilegen.spec import KernelSpec
+from tilegen.values import nearest
+
+# Bumped when the emitter itself changes the bytes that it writes for the same templates.
+REVISION = 1
+
+# operator: module whose `context(plan)` gives the names that the operator's templates need besides.
+_CONTEXTS = {
+    "gemm": "tilegen.emit.gemm",
+}
+
+
+@dataclass(frozen=True)
+class Style:
+    """What a project chooses about its kernels' text.
+
+    Attributes:
+        prefix: first word of every exported symbol.
+        license: SPDX identifier in every banner.
+    """
+
+    prefix: str = "tilegen"
+    license: str = "MIT-0"
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """An emitted kernel.
+
+    Attributes:
+        spec: the kernel in words.
+        plan: what the template was filled from.
+        stem: name of its files, its namespace and its manifest entry.
+        symbol: name of its launcher.
+        command: the shell command that reproduces the files.
+        inputs: digest of command, templates and emitter.
+        files: text by path relative to the output folder, source first.
+    """
+
+    spec: KernelSpec
+    plan: Plan
+    stem: str
+    symbol: str
+    command: str
+    inputs: str
+    files: dict[str, str]
+
+    @property
+    def source(self) -> str:
+        """Path of the `.cu` or `.c` file, relative to the output folder."""
+        return next(iter(self.files))
+
+
+def context(plan: Plan, style: Style = Style()) -> dict[str, Any]:
+    """Every name that a template of this plan may use."""
+    stem = naming.stem(plan)
+    groups = signature.grouped(plan)
+    supports = signature.supports_groups(plan)
+    cuda = plan.target.backend == "cuda"
+    names: dict[str, Any] = {
+        "stem": stem,
+        "symbol": naming.symbol(stem, style.prefix),
+        "guard": naming.guard(stem, style.prefix),
+        "title": plan.problem.title(),
+        "requires": contract.requires(plan),
+        "parameters": signature.parameter_lines(groups),
+        "supports_parameters": signature.parameter_lines(supports),
+        "supports_arguments": signature.call_arguments(supports),
+        "workspace_parameters": (
+            signature.parameter_lines(groups[:1]) if plan.uses_workspace else []
+        ),
+        "result_type": "cudaError_t" if cuda else "int",
+        "header_includes": ["<cuda_runtime_api.h>", "<stdint.h>"] if cuda else ["<stdint.h>"],
+        "negative_sizes": contract.negative_sizes(plan),
+        "stride_checks": contract.stride_checks(plan),
+        "null_checks": contract.null_checks(plan, "nullptr" if cuda else "NULL"),
+        "nothing_to_write": " || ".join(f"{n} == 0" for n in contract.written_extent(plan)),
+        "refusals": contract.refusals(plan),
+        "family_checks": plan.refusals,
+        "returns": contract.returns(plan),
+    }
+    extra = import_module(_CONTEXTS[plan.problem.operator]).context(plan)
+    own = plan.context()
+    for name in own:
+        if name in names or name in extra:
+            raise TemplateFault(f"plan {type(plan).__name__} redefines the template name '{name}'")
+    return names | extra | own
+
+
+def _fill(name: str, names: dict[str, Any]) -> str:
+    try:
+        return environment().get_template(name).render(names)
+    except jinja2.UndefinedError as error:
+        word = str(error).split("'")[1] if "'" in str(error) else ""
+        raise TemplateFault(f"templates/{name}: {error}{nearest(word, names)}") from None
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateFault(f"templates/{error.name}:{error.lineno}: {error.message}") from None
+    except jinja2.TemplateNotFound as error:
+        raise TemplateFault(f"templates/{name}: no template '{error}'") from None
+
+
+def inputs_digest(plan: Plan, command: str, style: Style) -> str:
+    """Digest of what the text depends on: the command, the style, the templates, the emitter."""
+    sources = sources_of(environment(), [plan.template, "common/kernel.h.j2", *plan.parts()])
+    facts = {
+        "command": command,
+        "style": [style.prefix, style.license],
+        "revision": REVISION,
+        "templates": {name: hashlib.sha256(s.encode()).hexdigest() for name, s in sources.items()},
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def render(spec: KernelSpec, style: Style = Style()) -> Rendered:
+    """Emit a kernel as text; nothing is written.
+
+    Raises:
+        TemplateFault: a template and its plan disagree, or the text is not clean.
+    """
+    plan = make_plan(spec)
+    names = context(plan, style)
+    stem = str(names["stem"])
+    command = spec.command()
+    inputs = inputs_digest(plan, command, style)
+    files = {}
+    for path, template in zip(naming.paths(plan, stem), (plan.template, "common/kernel.h.j2")):
+        body = _fill(template, names)
+        text = add_banner(
+            command, plan.problem.title(), plan.description(), inputs, body, style.license
+        )
+        require_clean(path, text)
+        files[path] = text
+    return Rendered(spec, plan, stem, str(names["symbol"]), command, inputs, files)
