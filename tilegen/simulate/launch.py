@@ -244,6 +244,7 @@ class Options:
 
 
 FindingKind = Literal[
+    "launch",
     "out-of-bounds",
     "misaligned",
     "read-only",

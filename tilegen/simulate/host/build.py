@@ -1,0 +1,134 @@
+"""A .cu file compiled as it is: its PTX for the simulator, its host code linked to the recorder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilegen.errors import BuildError, ToolMissing
+from tilegen.simulate.cache import cached, digest
+from tilegen.simulate.launch import SimulationError
+from tilegen.targets import CudaTarget
+
+_HERE = Path(__file__).resolve().parent
+_SOURCES = ("all.cpp", "encoder.cpp", "launch.cpp", "record.h", "runtime.cpp", "state.cpp")
+
+
+@dataclass(frozen=True)
+class HostBuild:
+    """What nvcc made of one .cu file.
+
+    Attributes:
+        source: the .cu file.
+        ptx: PTX text, with the source's lines.
+        library: shared object that holds the launchers and the recorder.
+    """
+
+    source: Path
+    ptx: str
+    library: Path
+
+
+def nvcc_path() -> str:
+    """The compiler: `$NVCC`, else `nvcc` on PATH.
+
+    Raises:
+        ToolMissing: there is none.
+    """
+    found = shutil.which(os.environ.get("NVCC") or "nvcc")
+    if found is None:
+        raise ToolMissing(
+            "nvcc was not found, and the simulator runs the PTX that it makes",
+            "Searched $NVCC and PATH. Install a CUDA toolkit, or: pip install 'tilegen[nvcc]'",
+        )
+    return found
+
+
+def _identity(tool: str) -> str:
+    """What changes when the tool is replaced: its path, size and time, cheaper than asking its version."""
+    real = Path(tool).resolve()
+    stat = real.stat()
+    return f"{real} {stat.st_size} {stat.st_mtime_ns} {os.environ.get('NVCC_APPEND_FLAGS', '')}"
+
+
+def _run(command: list[str], folder: Path, what: str) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode == 0:
+        return
+    log = (done.stderr + done.stdout).strip()
+    unknown = sorted(set(re.findall(r"undefined reference to `([^']+)'", log)))
+    if unknown:
+        raise SimulationError(
+            f"{what} calls {', '.join(unknown)}, which the recorder of host code does not model"
+        )
+    raise BuildError(f"nvcc refused {what}:\n{log}")
+
+
+def recorder_object() -> Path:
+    """The recorder's object file, built once a machine and toolkit (2 s)."""
+    nvcc = nvcc_path()
+    key = digest([_identity(nvcc), *((_HERE / name).read_bytes() for name in _SOURCES)])
+
+    def build(folder: Path) -> None:
+        command = [nvcc, "-O1", "-std=c++17", "-Xcompiler", "-fPIC", "-c", str(_HERE / "all.cpp")]
+        _run([*command, "-o", "recorder.o"], folder, "the recorder of host code")
+
+    return cached("recorder", key, ("recorder.o",), build) / "recorder.o"
+
+
+def _texts(source: Path) -> list[bytes]:
+    """The source and what it includes in quotes, recursively."""
+    texts, seen, waiting = [], set(), [source.resolve()]
+    while waiting:
+        path = waiting.pop()
+        if path in seen or not path.exists():
+            continue
+        seen.add(path)
+        raw = path.read_bytes()
+        texts.append(raw)
+        for name in re.findall(rb'^\s*#\s*include\s+"([^"]+)"', raw, re.M):
+            waiting.append((path.parent / name.decode()).resolve())
+    return texts
+
+
+def build_host(source: Path, target: CudaTarget, options: tuple[str, ...] = ()) -> HostBuild:
+    """Compile a .cu once: one run of nvcc makes the PTX and the library; both are cached by content.
+
+    The device code is optimised as in a release, since nvcc's -O flags concern host code alone; ptxas does not run.
+    The host code is not optimised: launchers compute a few integers, and parsing headers is what costs.
+
+    Raises:
+        ToolMissing: no nvcc.
+        BuildError: nvcc refuses the source; the message is its own.
+        SimulationError: the host code calls a part of the CUDA runtime that the recorder lacks.
+    """
+    source = Path(source).resolve()
+    if not source.exists():
+        raise SimulationError(f"no such file: {source}")
+    nvcc = nvcc_path()
+    arch = target.name.removeprefix("sm_")
+    flags = [
+        "-std=c++17",
+        "-lineinfo",
+        "-w",
+        f"-gencode=arch=compute_{arch},code=compute_{arch}",
+        *options,
+    ]
+    recorder = recorder_object()
+    key = digest([_identity(nvcc), str(source), recorder.parent.name, *flags, *_texts(source)])
+
+    def build(folder: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="tilegen-nvcc-") as scratch:
+            command = [nvcc, *flags, "-shared", "-cudart", "none", "-Xcompiler", "-fPIC"]
+            command += ["-Xlinker", "-Bsymbolic,-z,defs", "-keep", "-keep-dir", scratch]
+            command += [str(source), str(recorder), "-o", str(folder / "kernel.so")]
+            _run(command, Path(scratch), source.name)
+            shutil.copy(Path(scratch) / f"{source.stem}.ptx", folder / "kernel.ptx")
+
+    folder = cached("host", key, ("kernel.so", "kernel.ptx"), build)
+    return HostBuild(source, (folder / "kernel.ptx").read_text(), folder / "kernel.so")
