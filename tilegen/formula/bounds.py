@@ -1,0 +1,231 @@
+"""How far a kernel's result may honestly be from the float64 meaning: a running error analysis.
+
+Every node carries a bound on |computed - exact|, pushed through the tree by the rules of forward error
+analysis (Higham, Accuracy and Stability of Numerical Algorithms, chapters 2 to 4): each float operation
+adds one rounding of its result in the compute type, a function a few, and the bounds of its arguments
+are amplified by what the node does to them. For + - * / that is exact interval arithmetic of first and
+second order; for a function it is the largest change over five samples of each argument's interval, which
+sees both slopes and steps. A comparison whose sides are closer than their bounds is taken to go either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tilegen.formula import numerics
+from tilegen.formula.evaluate import Array, Evaluator
+from tilegen.formula.nodes import (
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Logical,
+    Name,
+    Node,
+    Operand,
+    Reduce,
+    Select,
+    Unary,
+)
+from tilegen.formula.typed import TypedFormula, stored
+from tilegen.values import DType
+
+ULP = {"exact": 0.0, "rounded": 0.5, "function": 4.0}
+EXACT = (
+    "abs",
+    "min",
+    "max",
+    "clamp",
+    "relu",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "isnan",
+    "hardtanh",
+)
+SAMPLES = (-1.0, -0.5, 0.5, 1.0)
+
+
+def error_bound(
+    typed: TypedFormula,
+    env: Mapping[str, Array | float | int],
+    errors: Mapping[str, Array | float],
+    sizes: Mapping[str, int] | None = None,
+    offsets: Mapping[str, int] | None = None,
+    *,
+    store: bool = True,
+) -> dict[str, Array]:
+    """A bound on |kernel - evaluate(..., store=False)| for each element of each output.
+
+    Args:
+        env, sizes, offsets: as for `evaluate`.
+        errors: for a value of the context (`acc`) or an operand, a bound on its own error: a number, or an
+            array with the axes of the name. What is not mentioned is exact.
+        store: add the rounding of the store to the output's type.
+
+    Returns:
+        A float64 array an output. An element may be inf, where the exact value is inf or NaN, or where
+        the errors given are so large that nothing can be said (a divisor that may be zero).
+    """
+    return _Bounds(Evaluator(typed, env, sizes, offsets), errors).outputs(store)
+
+
+class _Bounds:
+    def __init__(self, values: Evaluator, errors: Mapping[str, Array | float]) -> None:
+        self.values = values
+        self.typed = values.typed
+        self.unit = self.typed.compute.epsilon
+        self.tiny = float(np.finfo(self.typed.compute.numpy).smallest_subnormal)
+        self.named: dict[str, Array] = {}
+        self._known: dict[int, tuple[Node, Array]] = {}
+        for group, mark in ((self.typed.values, ""), (self.typed.operands, "[]")):
+            for name, item in group.items():
+                error = errors.get(name, 0.0)
+                at = item.indices if np.ndim(error) else ()
+                self.named[name + mark] = values.align(name, error, at, self.typed.compute)
+        with np.errstate(all="ignore"):
+            for s in self.typed.statements:
+                self.named[s.name] = self.bound(s.value)
+
+    def outputs(self, store: bool) -> dict[str, Array]:
+        result = {}
+        with np.errstate(all="ignore"):
+            for s in self.typed.statements:
+                if s.store is not None:
+                    bound = self.bound(stored(s) if store else s.value)
+                    result[s.name] = self.values.spread(bound, s.indices)
+        return result
+
+    def bound(self, node: Node) -> Array:
+        """The error bound of a node; NaN or infinite values have the bound inf."""
+        if id(node) not in self._known:
+            error = np.asarray(self._compute(node), dtype=np.float64)
+            value = self.values.value(node)
+            odd = ~np.isfinite(value) if value.dtype.kind == "f" else False
+            self._known[id(node)] = node, np.where(np.isnan(error) | odd, np.inf, error)
+        return self._known[id(node)][1]
+
+    def _rounding(self, node: Node, how: str) -> Array:
+        """The rounding that the node itself adds."""
+        if not node.dtype.is_float:
+            return np.float64(0.0)
+        ulp = ULP[how]
+        return ulp * (self.unit * np.abs(self.values.value(node)) + self.tiny)
+
+    def _compute(self, node: Node) -> Array | float:
+        value, bound = self.values.value, self.bound
+        match node:
+            case Name(name):
+                return self.named.get(name, 0.0)
+            case Operand(name):
+                return self.named.get(f"{name}[]", 0.0)
+            case Unary(_, a):
+                return bound(a)
+            case Binary("+" | "-", a, b):
+                return bound(a) + bound(b) + self._rounding(node, "rounded")
+            case Binary("*", a, b):
+                both = _times(np.abs(value(a)), bound(b)) + _times(np.abs(value(b)), bound(a))
+                return both + _times(bound(a), bound(b)) + self._rounding(node, "rounded")
+            case Binary("/", a, b):
+                divisor = np.maximum(np.abs(value(b)) - bound(b), 0.0)
+                both = (bound(a) + _times(np.abs(value(node)), bound(b))) / divisor
+                return both + self._rounding(node, "rounded")
+            case Binary(op, a, b):
+                return self._sampled(node, (a, b), lambda x, y: _power(op, x, y))
+            case Compare(_, a, b):
+                reach = bound(a) + bound(b)
+                near = np.abs(value(a).astype(np.float64) - value(b)) <= reach
+                return np.where(near & (reach > 0), 1.0, 0.0)
+            case Logical(_, a, b):
+                return np.maximum(bound(a), bound(b))
+            case Select(c, a, b):
+                chosen = np.where(value(c), bound(a), bound(b))
+                either = np.maximum(bound(a), bound(b))
+                step = np.abs(value(a).astype(np.float64) - value(b)) + either
+                return np.where(bound(c) > 0, step, chosen)
+            case Call(function, args):
+                return self._sampled(node, args, numerics.MEANINGS[function])
+            case Cast(_, a):
+                return self._cast(node, a)
+            case Reduce():
+                return self._reduce(node)
+        return 0.0
+
+    def _sampled(self, node: Node, args: tuple[Node, ...], meaning) -> Array:
+        """The largest change of the function over samples of each argument's interval, summed."""
+        centre = self.values.value(node)
+        points = [self.values.value(arg) for arg in args]
+        total = np.float64(0.0)
+        for position, arg in enumerate(args):
+            reach = self.bound(arg)
+            if not np.any(reach):
+                continue
+            worst = np.float64(0.0)
+            for step in SAMPLES:
+                moved = list(points)
+                moved[position] = points[position] + step * reach
+                worst = np.maximum(worst, _change(meaning(*moved), centre))
+            total = total + worst
+        exact = isinstance(node, Call) and node.function in EXACT
+        return total + self._rounding(node, "exact" if exact else "function")
+
+    def _cast(self, node: Cast, a: Node) -> Array:
+        error, exact = self.bound(a), self.values.value(a)
+        if not node.dtype.is_float:
+            steps = np.ceil(error) if exact.dtype.kind == "f" else error
+            return np.where(error > 0, np.maximum(steps, 1.0), 0.0)
+        rounded = np.abs(self.values.value(node) - exact.astype(np.float64))
+        return error + rounded + np.where(error > 0, spacing(exact, error, node.dtype), 0.0)
+
+    def _reduce(self, node: Reduce) -> Array:
+        axes = tuple(self.values.axes[i] for i in node.indices)
+        shape = [self.values.size(i) if i in node.indices else 1 for i in self.values.axes]
+        x, error = self.values.value(node.a), self.bound(node.a)
+        full = np.broadcast_shapes(x.shape, error.shape, tuple(shape))
+        x, error = np.broadcast_to(x, full), np.broadcast_to(error, full)
+        count = int(np.prod([full[axis] for axis in axes]))
+        size = np.abs(x.astype(np.float64))
+        match node.op:
+            case "max" | "min":
+                return np.max(error, axis=axes, keepdims=True, initial=0.0)
+            case "sum" | "mean":
+                grown = error + self.unit * min(count, 2.0 + 4.0 * count**0.5) * size
+                total = np.sum(grown, axis=axes, keepdims=True)
+                total = total / count if node.op == "mean" and count else total
+                return total + self._rounding(node, "rounded")
+            case "prod":
+                relative = np.sum(error / size + self.unit, axis=axes, keepdims=True)
+                return np.expm1(relative) * np.abs(self.values.value(node))
+            case "logsumexp":
+                worst = np.max(error, axis=axes, keepdims=True, initial=0.0)
+                return (
+                    worst + (8.0 + 4.0 * count**0.5) * self.unit + self._rounding(node, "function")
+                )
+        unsure = np.any(error > 0, axis=axes, keepdims=True)
+        return np.where(unsure, float(count), 0.0)
+
+
+def spacing(x: Array, error: Array, kind: DType) -> Array:
+    """The distance between neighbours of `kind` around |x| + error: what a rounding may move by."""
+    tiny = {"f16": 2.0**-24, "bf16": 2.0**-133, "e4m3": 2.0**-9, "e5m2": 2.0**-16}
+    least = tiny.get(kind.name, float(np.finfo(np.float32).smallest_subnormal))
+    return np.maximum(kind.epsilon * (np.abs(x) + error), least)
+
+
+def _times(a: Array, b: Array) -> Array:
+    """a * b with 0 * inf = 0: an exact zero hides what the other side may be."""
+    return np.where((a == 0) | (b == 0), 0.0, a * b)
+
+
+def _power(op: str, x: Array, y: Array) -> Array:
+    return np.power(x, y) if op == "**" else x
+
+
+def _change(moved: Array, centre: Array) -> Array:
+    """|moved - centre|; equal infinities are no change, a NaN is an unbounded one."""
+    same = (moved == centre) | (np.isnan(moved) & np.isnan(centre))
+    change = np.abs(moved - centre)
+    return np.where(same, 0.0, np.where(np.isnan(change), np.inf, change))

@@ -1,0 +1,79 @@
+"""What binding returns: a formula in which every node has a type and every conversion is a Cast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilegen.formula.parsed import Formula
+from tilegen.formula.nodes import Assign, Node
+from tilegen.formula.typing import converted
+from tilegen.values import DType
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value that the context supplies by name, such as `acc`: its type and the indices it varies by."""
+
+    dtype: DType
+    indices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TypedOperand:
+    """A tensor operand: index names in order, storage type, whether it is also written."""
+
+    name: str
+    indices: tuple[str, ...]
+    dtype: DType
+    in_out: bool = False
+
+
+@dataclass(frozen=True)
+class TypedFormula:
+    """A formula bound to a context.
+
+    Attributes:
+        formula: what was bound.
+        statements: assignments with typed values. An output has `store`, the type of its elements, and
+            `indices`; `stored` gives its value in that type. An intermediate has neither.
+        compute: f32, or f64 when an operand or a value of the context is f64.
+        operands: tensor operands that are read, by name, in order of first mention.
+        scalars: run-time scalars with their types, in order of first mention.
+        values: the context's values (`acc`) that the formula reads.
+        outputs: what is stored, by name, in order.
+        index_dtype: the type of an index used as a value.
+        index_names: every index, context's first.
+    """
+
+    formula: Formula
+    statements: tuple[Assign, ...]
+    compute: DType
+    operands: Mapping[str, TypedOperand]
+    scalars: Mapping[str, DType]
+    values: Mapping[str, Value]
+    outputs: Mapping[str, TypedOperand]
+    index_dtype: DType
+    index_names: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The canonical text of the formula."""
+        return self.formula.text
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether the last statement is a bare expression that the context named."""
+        return self.formula.statements[-1].name is None
+
+    def value_of(self, name: str) -> Assign:
+        """The statement that assigns `name`; KeyError when none does."""
+        for statement in self.statements:
+            if statement.name == name:
+                return statement
+        raise KeyError(name)
+
+
+def stored(statement: Assign) -> Node:
+    """The value of an output's assignment in the type it is stored in, the conversion explicit."""
+    return converted(statement.value, statement.store)
