@@ -1,0 +1,162 @@
+"""Compiles emitted kernels to shared libraries, cubins and PTX; everything is cached by content."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilegen.emit.render import Rendered
+from tilegen.errors import BuildError
+from tilegen.targets import CudaTarget
+from tilegen.toolchain.cache import cached, digest
+from tilegen.toolchain.find import Tool, find_cc, find_nvcc, openmp_flags
+
+WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow")
+C_FLAGS = ("-std=c11", "-O3", "-fPIC", "-pedantic", *WARNINGS)
+CUDA_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "--Werror=all-warnings")
+LIBRARY = "kernel.so"
+
+
+@dataclass(frozen=True)
+class PtxasReport:
+    """What ptxas said of one kernel function.
+
+    Attributes:
+        function: mangled name.
+        registers: a thread's registers.
+        shared_bytes: static shared memory.
+        spill_bytes: stores plus loads of spilled registers.
+        notes: lines of the C75xx kind (serialised wgmma, ignored setmaxnreg).
+    """
+
+    function: str
+    registers: int
+    shared_bytes: int
+    spill_bytes: int
+    notes: tuple[str, ...] = ()
+
+
+def run_compiler(command: Sequence[str], what: str) -> str:
+    """Run a compiler and return what it printed.
+
+    Raises:
+        BuildError: it failed; the message carries its first lines and the command.
+    """
+    ran = subprocess.run(list(command), capture_output=True, text=True)
+    printed = ran.stdout + ran.stderr
+    if ran.returncode:
+        lines = printed.strip().splitlines()
+        shown = "\n".join(f"  {line}" for line in lines[:20])
+        hint = ""
+        if "unsupported GNU version" in printed or "unsupported clang version" in printed:
+            hint = "\nnvcc refuses this host compiler: name an older one with NVCC_CCBIN or --ccbin."
+        raise BuildError(f"{what} does not compile", f"{shown}\nCommand: {' '.join(command)}{hint}")
+    return printed
+
+
+def lay_out(kernel: Rendered, folder: Path) -> Path:
+    """Write the kernel's files into one folder, side by side; returns the source's path."""
+    for path, text in kernel.files.items():
+        (folder / Path(path).name).write_text(text, encoding="utf-8", newline="\n")
+    return folder / Path(kernel.source).name
+
+
+def _key(kernel: Rendered, tool: Tool, flags: Sequence[str]) -> str:
+    return digest([*kernel.files.values(), tool.path, tool.version, *tool.flags, *flags])
+
+
+def library(kernel: Rendered, flags: Sequence[str] = ()) -> Path:
+    """Build a kernel, launcher included, as a shared library.
+
+    Args:
+        kernel: an emitted kernel.
+        flags: added to the compiler's flags.
+
+    Returns:
+        The library's path in the cache.
+
+    Raises:
+        ToolMissing: no compiler.
+        BuildError: the compiler refused the text or warned.
+    """
+    if isinstance(kernel.spec.target, CudaTarget):
+        tool = find_nvcc()
+        target = kernel.spec.target.gencode
+        all_flags = [target, *CUDA_FLAGS, *flags, "-shared", "-Xcompiler", "-fPIC", "-cudart", "static"]
+        all_flags += ["-Xcompiler", ",".join(WARNINGS)]
+    else:
+        tool = find_cc()
+        all_flags = [*C_FLAGS, *openmp_flags(tool), "-Werror", *flags, "-shared"]
+
+    def make(folder: Path) -> None:
+        source = lay_out(kernel, folder)
+        command = [tool.path, *tool.flags, *all_flags, str(source), "-o", str(folder / LIBRARY)]
+        if not isinstance(kernel.spec.target, CudaTarget):
+            command.append("-lm")
+        run_compiler(command, kernel.source)
+
+    return cached("library", _key(kernel, tool, all_flags), (LIBRARY,), make) / LIBRARY
+
+
+def cubin(kernel: Rendered, arch: CudaTarget) -> tuple[Path, list[PtxasReport]]:
+    """Compile the device code for one architecture and read ptxas's report.
+
+    Returns:
+        The cubin's path in the cache, and a report for each kernel function.
+
+    Raises:
+        ToolMissing, BuildError: as `library`.
+    """
+    tool = find_nvcc()
+    flags = [arch.gencode, *CUDA_FLAGS, "-cubin", "-Xptxas", "-v"]
+
+    def make(folder: Path) -> None:
+        source = lay_out(kernel, folder)
+        command = [tool.path, *tool.flags, *flags, str(source), "-o", str(folder / "kernel.cubin")]
+        printed = run_compiler(command, f"{kernel.source} for {arch}")
+        (folder / "ptxas.txt").write_text(printed, encoding="utf-8")
+
+    names = ("kernel.cubin", "ptxas.txt")
+    folder = cached("cubin", _key(kernel, tool, flags), names, make)
+    return folder / names[0], read_ptxas((folder / names[1]).read_text(encoding="utf-8"))
+
+
+def read_ptxas(text: str) -> list[PtxasReport]:
+    """Parse what `ptxas -v` printed."""
+    reports = []
+    notes = tuple(line.strip() for line in text.splitlines() if re.search(r"\bC75\d\d\b", line))
+    pieces = re.split(r"Compiling entry function '([^']+)'", text)
+    for name, piece in zip(pieces[1::2], pieces[2::2]):
+        spills = re.findall(r"(\d+) bytes spill (?:stores|loads)", piece)
+        used = re.search(r"Used (\d+) registers", piece)
+        shared = re.search(r"(\d+) bytes smem", piece)
+        reports.append(
+            PtxasReport(
+                name,
+                int(used.group(1)) if used else 0,
+                int(shared.group(1)) if shared else 0,
+                sum(int(s) for s in spills),
+                notes,
+            )
+        )
+    return reports
+
+
+def require_no_spill(kernel: Rendered, arch: CudaTarget) -> list[PtxasReport]:
+    """Compile for `arch` and refuse spills and C75xx notes.
+
+    Raises:
+        BuildError: ptxas spilled registers or serialised the matrix units; with the bytes.
+    """
+    _, reports = cubin(kernel, arch)
+    for report in reports:
+        if report.spill_bytes or report.notes:
+            why = f"{report.spill_bytes} bytes of spills" if report.spill_bytes else report.notes[0]
+            raise BuildError(
+                f"{kernel.source} for {arch}: {report.function}: {why}",
+                "Choose a smaller tile, or more threads for it.",
+            )
+    return reports

@@ -1,0 +1,119 @@
+"""Files that are costly to make and depend on their inputs alone: kept by a digest, shared by processes.
+
+The folder is `$TILEGEN_CACHE_DIR`, else `$XDG_CACHE_HOME/tilegen`, else `~/.cache/tilegen`; where none of
+them can be written, a folder of the user's under the system's temporary folder, with a warning.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+# Entries not used for the longest time go first once the cache is larger than this.
+LIMIT_BYTES = 2 << 30
+
+
+def _writable(path: Path) -> bool:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return True
+    except OSError:
+        return False
+
+
+def cache_dir() -> Path:
+    """The cache folder, made if it is not there."""
+    explicit = os.environ.get("TILEGEN_CACHE_DIR")
+    xdg = os.environ.get("XDG_CACHE_HOME")
+    return _cache_dir(explicit, xdg, os.path.expanduser("~"))
+
+
+@functools.cache
+def _cache_dir(explicit: str | None, xdg: str | None, home: str) -> Path:
+    wanted = Path(explicit) if explicit else Path(xdg or os.path.join(home, ".cache")) / "tilegen"
+    if _writable(wanted):
+        return wanted
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    spare = Path(tempfile.gettempdir()) / f"tilegen-cache-{user}"
+    warnings.warn(
+        f"cannot write {wanted}; caching in {spare}. Set TILEGEN_CACHE_DIR to choose a folder.",
+        stacklevel=3,
+    )
+    spare.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return spare
+
+
+def digest(parts: Iterable[str | bytes]) -> str:
+    """Hex digest of the parts, each with its length, so that no two lists of parts share one."""
+    state = hashlib.sha256()
+    for part in parts:
+        raw = part.encode() if isinstance(part, str) else part
+        state.update(len(raw).to_bytes(8, "little"))
+        state.update(raw)
+    return state.hexdigest()[:32]
+
+
+def cached(kind: str, key: str, names: tuple[str, ...], build: Callable[[Path], None]) -> Path:
+    """The folder `kind-key` in the cache, holding `names`; built once, and whole or not at all.
+
+    Args:
+        kind: what is kept, a word.
+        key: digest of everything that the result depends on.
+        names: files that the finished folder holds.
+        build: fills an empty folder. It is renamed into place when it holds every name, so a process
+            that is killed leaves nothing under the final name, and of two processes that build at
+            once one wins and both use its result.
+    """
+    root = cache_dir()
+    final = root / f"{kind}-{key}"
+    if all((final / name).exists() for name in names):
+        os.utime(final)
+        return final
+    with tempfile.TemporaryDirectory(prefix=f".{kind}-", dir=root) as scratch:
+        made = Path(scratch) / "out"
+        made.mkdir()
+        build(made)
+        missing = [name for name in names if not (made / name).exists()]
+        if missing:
+            raise FileNotFoundError(f"building {kind} did not make {', '.join(missing)}")
+        if final.exists():
+            shutil.rmtree(final, ignore_errors=True)
+        try:
+            made.rename(final)
+        except OSError:
+            if not all((final / name).exists() for name in names):
+                raise
+    _shrink(root, keep=final)
+    return final
+
+
+def _size(folder: Path) -> int:
+    return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+
+
+def _shrink(root: Path, keep: Path) -> None:
+    """Drop the entries used least recently until the cache fits, and scratch older than a day."""
+    entries = []
+    for folder in root.iterdir():
+        try:
+            if folder.name.startswith("."):
+                if time.time() - folder.stat().st_mtime > 86400:
+                    shutil.rmtree(folder, ignore_errors=True)
+            elif folder.is_dir() and folder != keep:
+                entries.append((folder.stat().st_mtime, folder, _size(folder)))
+        except FileNotFoundError:
+            continue
+    total = sum(size for _, _, size in entries)
+    for _, folder, size in sorted(entries, key=lambda e: e[0]):
+        if total <= LIMIT_BYTES:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        total -= size
