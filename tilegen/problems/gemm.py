@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,6 +13,7 @@ import numpy as np
 from tilegen import formula as fl
 from tilegen.errors import FormulaError, UsageError
 from tilegen.fields import option
+from tilegen.names import c_ident
 from tilegen.problems.base import Arrays, Expected, Problem, Scalar, Size, Sizes, Tensor
 from tilegen.values import BF16, DTYPES, E4M3, E5M2, F16, F32, F64, I8, I32, TF32, U8
 from tilegen.values import DType, Layout, dtype, nearest
@@ -96,7 +98,7 @@ class Gemm(Problem):
         set_("operands", _operand_types(self.operands))
         default_out = {I8: I32, U8: I32, TF32: F32, E4M3: BF16, E5M2: BF16}.get(self.dtype, self.dtype)
         set_("out_dtype", dtype(self.out_dtype) if self.out_dtype else default_out)
-        self.typed  # binds the formula, so that a wrong one fails here
+        _ = self.typed  # binds the formula, so that a wrong one fails here
 
     @property
     def accumulator(self) -> DType:
@@ -115,43 +117,51 @@ class Gemm(Problem):
 
     @functools.cached_property
     def formula(self) -> fl.Formula:
-        """The epilogue, with its anonymous output named `c`."""
-        parsed = fl.parse(EPILOGUES.get(self.epilogue, self.epilogue))
+        """The epilogue as parsed; a named one takes the batch index where there are batches."""
+        text = EPILOGUES.get(self.epilogue, self.epilogue)
         if self.batched and self.epilogue in EPILOGUES:
-            parsed = fl.parse(EPILOGUES[self.epilogue].replace("[m,n]", "[batch,m,n]"))
-        return parsed.with_output("c", self.indices)
+            text = text.replace("[m,n]", "[batch,m,n]")
+        return fl.parse(text)
 
     @functools.cached_property
     def typed(self) -> fl.TypedFormula:
-        """The epilogue bound to this problem's indices and types."""
+        """The epilogue bound to this problem's indices and types; a bare expression is stored in `c`."""
         given = dict(item.split(":") for item in self.operands.split(",") if item)
-        names = [*self.formula.operands, *self.formula.scalars]
+        scalars = [n for n in self.formula.scalars if n != "acc" and n not in self.indices]
+        outputs = ["c" if n is None else n for n in self.formula.outputs]
+        names = [*self.formula.operands, *scalars, *outputs]
         for name in given:
             if name not in names:
                 raise UsageError(
                     f"--operands: the epilogue has no operand '{name}'{nearest(name, names)}",
                     f"Its operands: {', '.join(names) or 'none'}",
                 )
-        for name in (*self.formula.operands, *self.formula.outputs):
+        for name in names:
+            c_ident(name)
             if name in _RESERVED:
                 raise FormulaError(
                     f"'{name}' names an argument of the gemm itself",
                     f"Choose a name other than {', '.join(_RESERVED)}.",
                 )
-        default = I32 if self.accumulator is I32 else self.out_dtype
-        types = {name: DTYPES[given[name]] if name in given else default for name in names}
-        for name in self.formula.outputs:
-            types[name] = DTYPES[given[name]] if name in given else self.out_dtype
-        for name in self.formula.scalars:
-            types[name] = DTYPES[given.get(name, "f64" if self.accumulator is F64 else "f32")]
+        scalar = F64 if self.accumulator is F64 else F32
+        types = {n: self.out_dtype for n in [*self.formula.operands, *outputs]}
+        types |= {n: scalar for n in scalars}
+        types |= {n: DTYPES[t] for n, t in given.items()}
         return fl.bind(
             self.formula,
             indices=self.indices,
-            specials={"acc": self.accumulator},
+            values={"acc": fl.Value(self.accumulator, self.indices)},
             operands={n: types[n] for n in self.formula.operands},
-            scalars={n: types[n] for n in self.formula.scalars if n != "acc"},
-            outputs={n: types[n] for n in self.formula.outputs},
+            scalars={n: types[n] for n in scalars},
+            outputs={n: types[n] for n in outputs},
+            output="c",
+            must_read=("acc",),
         )
+
+    @functools.cached_property
+    def skips_sum_when(self) -> fl.Assumption | None:
+        """The scalar value under which the epilogue does not read `acc`, so that A and B are not read."""
+        return next(iter(fl.unread_when(self.typed, "acc")), None)
 
     def title(self) -> str:
         a = "A[" + ",".join(self.layout.a_dims) + "]"
@@ -168,7 +178,7 @@ class Gemm(Problem):
         if self.epilogue in EPILOGUES:
             words += [] if self.epilogue == "none" else [self.epilogue]
         else:
-            words.append(f"e{fl.digest(self.formula)}")
+            words.append("e" + hashlib.sha256(self.formula.text.encode()).hexdigest()[:6])
         if self.operands:
             words.append(self.operands.replace(":", "_").replace(",", "_"))
         return words
@@ -193,15 +203,13 @@ class Gemm(Problem):
             self._tensor("a", "input", self.storage, batch + self.layout.a_dims, "the left matrix"),
             self._tensor("b", "input", self.storage, batch + self.layout.b_dims, "the right matrix"),
         ]
-        in_out = self.formula.in_out
-        for name, indices in self.formula.operands.items():
-            if name not in in_out:
-                kind = self.typed.operands[name]
-                found.append(self._tensor(name, "input", kind, indices, "an operand of the epilogue"))
-        for name, indices in self.formula.outputs.items():
-            role = "inout" if name in in_out else "output"
-            kind = self.typed.outputs[name]
-            found.append(self._tensor(name, role, kind, indices, "a result"))
+        for given in self.typed.operands.values():
+            if not given.in_out:
+                text = "an operand of the epilogue"
+                found.append(self._tensor(given.name, "input", given.dtype, given.indices, text))
+        for result in self.typed.outputs.values():
+            role = "inout" if result.in_out else "output"
+            found.append(self._tensor(result.name, role, result.dtype, result.indices, "a result"))
         return tuple(found)
 
     def scalars(self) -> tuple[Scalar, ...]:
@@ -225,25 +233,19 @@ class Gemm(Problem):
         exact = self.accumulator is I32
         a = _matrix(arrays["a"], self.layout.a == "t", exact)
         b = _matrix(arrays["b"], self.layout.b == "t", exact)
-        skip = fl.unread_when_zero(self.typed, "acc")
-        if skip and scalars.get(skip) == 0:
-            shape = tuple(sizes[i] for i in self.indices)
-            acc, error = np.zeros(shape, a.dtype), np.zeros(shape)
-        else:
-            acc = np.matmul(a, b)
-            error = np.zeros(acc.shape)
-            if not exact:
-                size = np.matmul(abs(a), abs(b))
-                step = self.accumulator.epsilon * (4 * max(1.0, sizes["k"]) ** 0.5 + 4)
-                error = size * (step + 2 * _INPUT_ROUNDING.get(self.dtype, 0.0))
-        results = fl.evaluate_with_bound(
-            self.typed,
-            arrays=arrays,
-            scalars=scalars,
-            sizes=sizes,
-            specials={"acc": (acc, error)},
-        )
-        return {name: Expected(value, bound) for name, (value, bound) in results.items()}
+        skip = self.skips_sum_when
+        if skip and scalars[skip.name] == skip.value:
+            a, b = np.zeros_like(a), np.zeros_like(b)
+        acc = np.matmul(a, b)
+        error = np.zeros(acc.shape)
+        if not exact:
+            step = self.accumulator.epsilon * (4 * max(1.0, sizes["k"]) ** 0.5 + 4)
+            rounding = 2 * _INPUT_ROUNDING.get(self.dtype, 0.0)
+            error = np.matmul(abs(a), abs(b)) * (step + rounding)
+        env = {**arrays, **scalars, "acc": acc}
+        values = fl.evaluate(self.typed, env, sizes, store=False)
+        bounds = fl.error_bound(self.typed, env, {"acc": error}, sizes)
+        return {name: Expected(values[name], bounds[name]) for name in values}
 
     def cases(self, tile: tuple[int, ...]) -> list[dict[str, int]]:
         bm, bn, bk = tile

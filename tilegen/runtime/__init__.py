@@ -1,0 +1,1 @@
+"""Runs built kernels: NumPy arrays through ctypes, device arrays through PyCUDA's primary context."""

@@ -1,0 +1,68 @@
+"""Calls a built C kernel on NumPy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from tilegen.errors import ArgumentError, BuildError
+from tilegen.plans.base import Plan
+from tilegen.runtime.arguments import marshal
+
+
+class CpuKernel:
+    """A C kernel loaded from its shared library.
+
+    Attributes:
+        plan: what it was emitted from.
+        library: path of the shared library.
+    """
+
+    def __init__(self, plan: Plan, library: Path, symbol: str) -> None:
+        self.plan = plan
+        self.library = library
+        self._dll = ctypes.CDLL(str(library))
+        self._launch = getattr(self._dll, symbol)
+        self._launch.restype = ctypes.c_int
+        self._workspace = None
+        if plan.uses_workspace:
+            self._workspace = getattr(self._dll, f"{symbol}_workspace")
+            self._workspace.restype = ctypes.c_size_t
+
+    def run(
+        self, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, float], num_threads: int = 0
+    ) -> None:
+        """Compute into the output arrays.
+
+        Args:
+            arrays: every array by name, outputs included.
+            scalars: every run-time scalar by name.
+            num_threads: 0 for OpenMP's default.
+
+        Raises:
+            ArgumentError: the arrays do not fit the kernel, or memory ran out.
+        """
+        space, address = None, (0, 0)
+        if self._workspace is not None:
+            _, sizes = marshal(self.plan, arrays, scalars, num_threads)
+            in_order = [ctypes.c_int64(sizes[s.name]) for s in self.plan.problem.sizes()]
+            space = np.empty(max(1, self._workspace(*in_order)), np.uint8)
+            address = (space.ctypes.data, space.nbytes)
+        values, sizes = marshal(self.plan, arrays, scalars, num_threads, address)
+        status = self._launch(*values)
+        if status == errno.ENOMEM:
+            raise MemoryError(f"{self.library.name}: no memory for {sizes}")
+        if status:
+            raise ArgumentError(f"the kernel refused the call (code {status}) for sizes {sizes}")
+
+
+def load(plan: Plan, library: Path, symbol: str) -> CpuKernel:
+    """Load a library. Raises BuildError if it cannot be loaded on this machine."""
+    try:
+        return CpuKernel(plan, library, symbol)
+    except OSError as error:
+        raise BuildError(f"cannot load {library}: {error}") from None

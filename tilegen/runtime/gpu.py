@@ -1,0 +1,142 @@
+"""Calls a built CUDA kernel through its host launcher, on PyCUDA's primary context."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilegen.errors import ArgumentError, ToolMissing
+from tilegen.plans.base import Plan
+from tilegen.runtime.arguments import View, marshal
+
+# Values of cudaError_t that a wrong call gives, named in messages.
+_ERRORS = {1: "cudaErrorInvalidValue", 9: "cudaErrorInvalidConfiguration", 700: "illegal address"}
+_ERRORS |= {701: "launch out of resources", 715: "illegal instruction", 209: "no kernel image"}
+
+
+def driver() -> Any:
+    """PyCUDA's driver module with the primary context current.
+
+    Raises:
+        ToolMissing: PyCUDA, the driver or a GPU is not there; the message says which.
+    """
+    try:
+        import pycuda.driver
+    except ImportError as error:
+        raise ToolMissing(
+            f"PyCUDA does not import: {error}",
+            "Install it with: pip install 'tilegen[cuda]' (it needs the NVIDIA driver's libcuda.so.1).",
+        ) from None
+    try:
+        import pycuda.autoprimaryctx  # noqa: F401
+    except pycuda.driver.Error as error:
+        raise ToolMissing(f"no usable GPU: {error}") from None
+    return pycuda.driver
+
+
+def device_name() -> str:
+    """Name of the current GPU, such as `NVIDIA H200`. Raises ToolMissing without one."""
+    driver()
+    import pycuda.autoprimaryctx
+
+    return pycuda.autoprimaryctx.device.name()
+
+
+def compute_capability() -> int:
+    """Compute capability of the current GPU times ten. Raises ToolMissing without one."""
+    driver()
+    import pycuda.autoprimaryctx
+
+    major, minor = pycuda.autoprimaryctx.device.compute_capability()
+    return 10 * major + minor
+
+
+class GpuKernel:
+    """A CUDA kernel's host launcher, loaded from its shared library.
+
+    Attributes:
+        plan: what it was emitted from.
+        library: path of the shared library.
+    """
+
+    def __init__(self, plan: Plan, library: Path, symbol: str) -> None:
+        self.plan = plan
+        self.library = library
+        self._driver = driver()
+        self._dll = ctypes.CDLL(str(library))
+        self._launch = getattr(self._dll, symbol)
+        self._launch.restype = ctypes.c_int
+        self._workspace = None
+        if plan.uses_workspace:
+            self._workspace = getattr(self._dll, f"{symbol}_workspace")
+            self._workspace.restype = ctypes.c_size_t
+
+    def launch(
+        self, arrays: Mapping[str, Any], scalars: Mapping[str, float], stream: int = 0
+    ) -> None:
+        """Enqueue the kernel on device arrays.
+
+        Args:
+            arrays: device arrays (`__cuda_array_interface__`) or Views by name, outputs included.
+            scalars: every run-time scalar by name.
+            stream: address of a CUDA stream, 0 for the default one.
+
+        Raises:
+            ArgumentError: the arrays do not fit, or the launcher returned an error.
+        """
+        space = (0, 0)
+        memory = None
+        if self._workspace is not None:
+            _, sizes = marshal(self.plan, arrays, scalars, stream)
+            in_order = [ctypes.c_int64(sizes[s.name]) for s in self.plan.problem.sizes()]
+            count = max(1, self._workspace(*in_order))
+            memory = self._driver.mem_alloc(count)
+            self._driver.memset_d8(memory, 0, count)
+            space = (int(memory), count)
+        values, sizes = marshal(self.plan, arrays, scalars, stream, space)
+        status = self._launch(*values)
+        if memory is not None:
+            self._driver.Context.synchronize()
+            memory.free()
+        if status:
+            name = _ERRORS.get(status, "cudaError")
+            raise ArgumentError(f"the launcher returned {status} ({name}) for sizes {sizes}")
+
+    def run(self, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, float]) -> None:
+        """Compute on NumPy arrays: copy them to the device, launch, copy written ones back.
+
+        An array that is a view travels with the memory around it, so that strides, alignment and
+        guard bands are the same on the device.
+
+        Raises:
+            ArgumentError: as `launch`.
+        """
+        device, views = {}, {}
+        for name, array in arrays.items():
+            base = _base(array)
+            if id(base) not in device:
+                memory = self._driver.mem_alloc(max(1, base.nbytes))
+                self._driver.memcpy_htod(memory, base.reshape(-1).view(np.uint8))
+                device[id(base)] = (memory, base)
+            memory, base = device[id(base)]
+            offset = array.ctypes.data - base.ctypes.data
+            views[name] = View(int(memory) + offset, array.shape, array.strides, array.dtype)
+        try:
+            self.launch(views, scalars)
+            self._driver.Context.synchronize()
+            for memory, base in device.values():
+                self._driver.memcpy_dtoh(base.reshape(-1).view(np.uint8), memory)
+        finally:
+            for memory, _ in device.values():
+                memory.free()
+
+
+def _base(array: np.ndarray) -> np.ndarray:
+    """The array that owns the memory, which must be contiguous."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
