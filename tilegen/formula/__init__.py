@@ -15,11 +15,12 @@ from tilegen.formula.analysis import (
     operands_by_indices,
     reads_under,
     unread_when,
+    unread_when_zero,
 )
 from tilegen.formula.bind import bind
-from tilegen.formula.bounds import error_bound
+from tilegen.formula.bounds import error_bound, evaluate_with_bound
 from tilegen.formula.evaluate import evaluate
-from tilegen.formula.parsed import Formula, free_indices, parse
+from tilegen.formula.parsed import Formula, digest, free_indices, parse
 from tilegen.formula.functions import CASTS, CONSTANTS, FUNCTIONS, REDUCTIONS
 from tilegen.formula.nodes import (
     Assign,
@@ -41,7 +42,7 @@ from tilegen.formula.nodes import (
 )
 from tilegen.formula.source import formula
 from tilegen.formula.text import node_text, statement_text
-from tilegen.formula.typed import TypedFormula, TypedOperand, Value, stored
+from tilegen.formula.typed import Special, TypedFormula, stored
 
 __all__ = [
     "Assign",
@@ -63,13 +64,14 @@ __all__ = [
     "Reduce",
     "Select",
     "Span",
+    "Special",
     "TypedFormula",
-    "TypedOperand",
     "Unary",
-    "Value",
     "bind",
     "error_bound",
+    "digest",
     "evaluate",
+    "evaluate_with_bound",
     "formula",
     "free_indices",
     "node_text",
@@ -80,6 +82,7 @@ __all__ = [
     "stored",
     "transform",
     "unread_when",
+    "unread_when_zero",
     "walk",
 ]
 

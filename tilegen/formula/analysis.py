@@ -45,11 +45,17 @@ def unread_when(typed: TypedFormula, name: str) -> tuple[Assumption, ...]:
     return tuple(a for _, a in sorted(candidates.items()) if name not in reads_under(typed, a))
 
 
+def unread_when_zero(typed: TypedFormula, name: str) -> str | None:
+    """The first scalar, by name, that leaves `name` unread when it is 0; None if there is none."""
+    found = (a.name for a in unread_when(typed, name) if a.value == 0)
+    return next(found, None)
+
+
 def operands_by_indices(typed: TypedFormula) -> dict[tuple[str, ...], tuple[str, ...]]:
     """Tensor operands that are read, grouped by their index tuple, in order of first mention."""
     groups: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for operand in typed.operands.values():
-        groups[operand.indices] = (*groups.get(operand.indices, ()), operand.name)
+    for name, indices in typed.formula.operands.items():
+        groups[indices] = (*groups.get(indices, ()), name)
     return groups
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilegen.errors import FormulaError
@@ -11,7 +11,7 @@ from tilegen.formula.diagnostics import fault, listing, nearest
 from tilegen.formula.parsed import Formula, free_indices
 from tilegen.formula.nodes import Assign, Cast, Name, Node, Operand, Reduce, Span, transform, walk
 from tilegen.formula.text import node_text
-from tilegen.formula.typed import TypedFormula, TypedOperand, Value
+from tilegen.formula.typed import Special, TypedFormula
 from tilegen.formula.typing import Typer
 from tilegen.values import F32, F64, I64, DType, dtype
 
@@ -20,13 +20,12 @@ def bind(
     formula: Formula,
     *,
     indices: Sequence[str] = (),
-    values: Mapping[str, Value] | None = None,
+    specials: Mapping[str, Special | DType | str] | None = None,
     operands: Mapping[str, DType | str] | DType | str = F32,
     scalars: Mapping[str, DType | str] | DType | str | None = None,
     outputs: Mapping[str, DType | str] | DType | str | None = None,
     output: str = "out",
     output_indices: Sequence[str] | None = None,
-    must_read: Collection[str] = (),
     reductions: bool = False,
     index_dtype: DType | str = I64,
 ) -> TypedFormula:
@@ -35,14 +34,14 @@ def bind(
     Args:
         indices: index names of the context, outer first, such as ("m", "n") for a GEMM epilogue. Empty:
             the formula's own indices, in order of first mention, are allowed.
-        values: names the context computes, such as {"acc": Value(F32, ("m", "n"))}.
+        specials: names the context computes, such as {"acc": F32}; a Special says which indices it varies
+            by, a type alone is at every index of the context.
         operands: storage type of each tensor operand by name, or one type for all. With a mapping,
             an operand that is not in it is unknown.
         scalars: types of the run-time scalars, likewise; None is the compute type for any name.
         outputs: storage type of each output, likewise; None keeps the type it is computed in.
-        output: the name of a bare expression's output.
-        output_indices: its indices; the context's when left out.
-        must_read: values that the formula has to mention, or the context's work would be for nothing.
+        output, output_indices: name and indices of a bare expression's output; the context's indices
+            when left out.
         reductions: whether the context allows reductions.
         index_dtype: the type of an index used as a value, i32 or i64.
 
@@ -53,18 +52,24 @@ def bind(
         FormulaError: an unknown name, a wrong index or rank, a type that does not fit, an intermediate
             that nothing reads, a reduction where there is none; with a caret under the column.
     """
+    at = tuple(indices) or formula.index_names
+    if formula.statements[-1].name is None:
+        formula = formula.with_output(output, at if output_indices is None else output_indices)
     binder = _Binder(
         formula=formula,
-        indices=tuple(indices) or formula.index_names,
-        values=dict(values or {}),
+        indices=at,
+        specials={n: _special(s, at) for n, s in (specials or {}).items()},
         operands=_types(operands),
         scalars=_types(scalars),
         outputs=_types(outputs),
         reductions=reductions,
         index_dtype=dtype(index_dtype),
     )
-    names = tuple(indices if output_indices is None else output_indices)
-    return binder.run(output, names or binder.indices, must_read)
+    return binder.run()
+
+
+def _special(given: Special | DType | str, indices: tuple[str, ...]) -> Special:
+    return given if isinstance(given, Special) else Special(dtype(given), indices)
 
 
 def _types(
@@ -86,50 +91,43 @@ def _index_span(source: str, span: Span, index: str) -> Span:
 
 class _Binder:
     def __init__(
-        self, formula, indices, values, operands, scalars, outputs, reductions, index_dtype
+        self, formula, indices, specials, operands, scalars, outputs, reductions, index_dtype
     ):
         self.formula: Formula = formula
         self.indices: tuple[str, ...] = indices
-        self.values: dict[str, Value] = values
+        self.specials: dict[str, Value] = specials
         self.operands = operands
         self.scalars = scalars
         self.outputs = outputs
         self.reductions: bool = reductions
         self.index_dtype: DType = index_dtype
         self.assigned: dict[str, DType] = {}
-        self.free: dict[str, frozenset[str]] = {n: frozenset(v.indices) for n, v in values.items()}
+        self.free: dict[str, frozenset[str]] = {
+            n: frozenset(v.indices) for n, v in specials.items()
+        }
         self.found_scalars: dict[str, DType] = {}
 
     def fault(self, node: Node | Assign, problem: str, allowed: str = "") -> FormulaError:
         return fault(self.formula.source, node.span, problem, allowed)
 
-    def run(self, output: str, output_indices: tuple[str, ...], must_read) -> TypedFormula:
+    def run(self) -> TypedFormula:
         self._check_names()
-        self._check_uses(must_read)
+        self._check_uses()
         self.compute = self._compute_type()
         typer = Typer(self.compute, self._name_type, lambda n: self._storage(n.name), self.fault)
         statements = []
         for s in self.formula.statements:
-            if s.name is None:
-                s = replace(s, name=output, indices=output_indices)
-            elif s.indices is None and s.name in self.formula.outputs:
+            if s.indices is None and s.name in self.formula.outputs:
                 s = replace(s, indices=())
             statements.append(self._statement(s, typer))
         return TypedFormula(
             formula=self.formula,
             statements=tuple(statements),
             compute=self.compute,
-            operands={
-                name: TypedOperand(name, at, self._storage(name), name in self.formula.in_out)
-                for name, at in self.formula.operands.items()
-            },
+            operands={name: self._storage(name) for name in self.formula.operands},
             scalars=dict(self.found_scalars),
-            values={n: v for n, v in self.values.items() if n in self._names_read()},
-            outputs={
-                s.name: TypedOperand(s.name, s.indices, s.store, s.name in self.formula.in_out)
-                for s in statements
-                if s.store is not None
-            },
+            specials={n: v for n, v in self.specials.items() if n in self._names_read()},
+            outputs={s.name: s.store for s in statements if s.store is not None},
             index_dtype=self.index_dtype,
             index_names=self.indices,
         )
@@ -174,7 +172,7 @@ class _Binder:
     def _check_names(self) -> None:
         """Indices and operands: each index is one of the context, each operand is declared."""
         for s in self.formula.statements:
-            if s.name in self.values or s.name in self.indices:
+            if s.name in self.specials or s.name in self.indices:
                 raise self.fault(
                     s, f"'{s.name}' has a meaning here and cannot be assigned to", "Rename it."
                 )
@@ -193,8 +191,8 @@ class _Binder:
             self._check_indices(node, node.indices)
         if not isinstance(node, Operand):
             return
-        if node.name in self.values:
-            at = ",".join(self.values[node.name].indices)
+        if node.name in self.specials:
+            at = ",".join(self.specials[node.name].indices)
             raise self.fault(
                 node,
                 f"'{node.name}' carries no indices here",
@@ -224,7 +222,7 @@ class _Binder:
         nodes = (n for s in self.formula.statements for n in walk(s.value))
         return frozenset(n.name for n in nodes if isinstance(n, Name))
 
-    def _check_uses(self, must_read: Collection[str]) -> None:
+    def _check_uses(self) -> None:
         read = self._names_read()
         for s in self.formula.statements:
             if s.name is None or s.indices is not None or s.name in self.formula.intermediates:
@@ -236,21 +234,14 @@ class _Binder:
                 f"nothing reads '{s.name}'",
                 f"An output carries its indices: {s.name}[{','.join(self.indices)}] = ...",
             )
-        for name in must_read:
-            if name not in read:
-                unknown = [n for n in self._scalar_nodes() if nearest(name, [n.name])]
-                if unknown:
-                    node = unknown[0]
+        # A value of the context that nothing reads, beside an unknown name much like it, is a slip.
+        for name in self.specials:
+            for node in self._scalar_nodes() if name not in read and len(name) > 2 else ():
+                if nearest(name, [node.name]):
                     raise self.fault(node, f"unknown name '{node.name}'", f"Did you mean '{name}'?")
-                last = self.formula.statements[-1]
-                raise self.fault(
-                    last.value,
-                    f"'{name}' is not used",
-                    f"The formula says what becomes of {name}, as in {name} + bias[n].",
-                )
 
     def _scalar_nodes(self) -> list[Name]:
-        wanted = set(self.formula.scalars) - set(self.values) - set(self.indices)
+        wanted = set(self.formula.scalars) - set(self.specials) - set(self.indices)
         nodes = (n for s in self.formula.statements for n in walk(s.value))
         return [n for n in nodes if isinstance(n, Name) and n.name in wanted]
 
@@ -263,7 +254,7 @@ class _Binder:
 
     def _compute_type(self) -> DType:
         kinds = [self._storage(name) for name in self.formula.operands]
-        kinds += [value.dtype for value in self.values.values()]
+        kinds += [value.dtype for value in self.specials.values()]
         nodes = [n for s in self.formula.statements for n in walk(s.value)]
         casts = [n for n in nodes if isinstance(n, Cast) and n.to == "f64"]
         return F64 if F64 in kinds or casts else F32
@@ -281,8 +272,8 @@ class _Binder:
         name = node.name
         if name in self.assigned:
             return self.assigned[name]
-        if name in self.values:
-            return self.values[name].dtype
+        if name in self.specials:
+            return self.specials[name].dtype
         if name in self.indices:
             return self.index_dtype
         if isinstance(self.scalars, dict):
@@ -298,6 +289,6 @@ class _Binder:
 
     def _known(self, name: str) -> str:
         operands = self.operands if isinstance(self.operands, dict) else self.formula.operands
-        known = [*self.values, *self.indices, *self.scalars, *self.assigned]
+        known = [*self.specials, *self.indices, *self.scalars, *self.assigned]
         shown = [*known, *(f"{operand}[...]" for operand in operands)]
         return nearest(name, [*known, *operands]) + f"Known here: {listing(shown)}."

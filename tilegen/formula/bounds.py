@@ -30,7 +30,7 @@ from tilegen.formula.nodes import (
     Unary,
 )
 from tilegen.formula.typed import TypedFormula, stored
-from tilegen.values import DType
+from tilegen.values import F64, DType
 
 ULP = {"exact": 0.0, "rounded": 0.5, "function": 4.0}
 EXACT = (
@@ -73,6 +73,28 @@ def error_bound(
     return _Bounds(Evaluator(typed, env, sizes, offsets), errors).outputs(store)
 
 
+def evaluate_with_bound(
+    typed: TypedFormula,
+    *,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, float | int],
+    sizes: Mapping[str, int] | None = None,
+    specials: Mapping[str, tuple[Array, Array | float]] | None = None,
+    offsets: Mapping[str, int] | None = None,
+) -> dict[str, tuple[Array, Array]]:
+    """The float64 value and the error bound of every output, the rounding of its store included.
+
+    Args:
+        arrays: operands by name, scalars likewise; more than the formula reads is allowed.
+        specials: for `acc` and its like, the value and a bound on its error.
+    """
+    special = specials or {}
+    env = {**arrays, **scalars, **{name: value for name, (value, _) in special.items()}}
+    values = Evaluator(typed, env, sizes, offsets)
+    bounds = _Bounds(values, {name: error for name, (_, error) in special.items()}).outputs(True)
+    return {name: (value, bounds[name]) for name, value in values.outputs(False).items()}
+
+
 class _Bounds:
     def __init__(self, values: Evaluator, errors: Mapping[str, Array | float]) -> None:
         self.values = values
@@ -81,11 +103,11 @@ class _Bounds:
         self.tiny = float(np.finfo(self.typed.compute.numpy).smallest_subnormal)
         self.named: dict[str, Array] = {}
         self._known: dict[int, tuple[Node, Array]] = {}
-        for group, mark in ((self.typed.values, ""), (self.typed.operands, "[]")):
-            for name, item in group.items():
-                error = errors.get(name, 0.0)
-                at = item.indices if np.ndim(error) else ()
-                self.named[name + mark] = values.align(name, error, at, self.typed.compute)
+        at = {name: special.indices for name, special in self.typed.specials.items()}
+        at |= {f"{name}[]": indices for name, indices in self.typed.formula.operands.items()}
+        for name, indices in at.items():
+            error = errors.get(name.removesuffix("[]"), 0.0)
+            self.named[name] = values.align(name, error, indices if np.ndim(error) else (), F64)
         with np.errstate(all="ignore"):
             for s in self.typed.statements:
                 self.named[s.name] = self.bound(s.value)

@@ -57,7 +57,7 @@ def evaluate(
     """Compute the outputs with NumPy.
 
     Args:
-        env: an array for each operand and each value of the context, with one axis an index in the order
+        env: an array for each operand and each special value (`acc`), with one axis an index in the order
             of its indices; a number for each scalar.
         sizes: extents of indices that no array carries.
         offsets: what the first element of an index counts from, 0 by default; for work in blocks.
@@ -156,9 +156,10 @@ class Evaluator:
 
     def _bind(self, env: Mapping[str, Array | float | int]) -> None:
         typed = self.typed
-        wanted = {name: (v.indices, v.dtype) for name, v in typed.values.items()}
+        wanted = {name: (v.indices, v.dtype) for name, v in typed.specials.items()}
         wanted |= {name: ((), kind) for name, kind in typed.scalars.items()}
-        arrays = {name: (o.indices, o.dtype) for name, o in typed.operands.items()}
+        at = typed.formula.operands
+        arrays = {name: (at[name], kind) for name, kind in typed.operands.items()}
         for group, mark in ((wanted, ""), (arrays, "[]")):
             for name, (indices, kind) in group.items():
                 if name not in env:

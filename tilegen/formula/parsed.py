@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from tilegen.formula.diagnostics import fault
 from tilegen.formula.nodes import Assign, Name, Node, Operand, Reduce, walk
@@ -30,6 +32,14 @@ class Formula:
 
     def __str__(self) -> str:
         return self.text
+
+    def with_output(self, name: str, indices: Sequence[str]) -> Formula:
+        """The formula with its bare expression assigned to `name[indices]`; itself if it has none."""
+        *others, last = self.statements
+        if last.name is not None:
+            return self
+        named = replace(last, name=name, indices=tuple(indices))
+        return check(Formula((*others, named), self.source))
 
     @functools.cached_property
     def operands(self) -> dict[str, tuple[str, ...]]:
@@ -165,6 +175,11 @@ def parse(text: str) -> Formula:
         FormulaError: not of the language; the message has a caret under the column.
     """
     return check(Formula(read_statements(text), text))
+
+
+def digest(formula: Formula) -> str:
+    """Six hexadecimal digits of the SHA-256 of the canonical text: a name for an unnamed formula."""
+    return hashlib.sha256(formula.text.encode()).hexdigest()[:6]
 
 
 def check(formula: Formula) -> Formula:

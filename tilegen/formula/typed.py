@@ -12,21 +12,11 @@ from tilegen.values import DType
 
 
 @dataclass(frozen=True)
-class Value:
+class Special:
     """A value that the context supplies by name, such as `acc`: its type and the indices it varies by."""
 
     dtype: DType
     indices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class TypedOperand:
-    """A tensor operand: index names in order, storage type, whether it is also written."""
-
-    name: str
-    indices: tuple[str, ...]
-    dtype: DType
-    in_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,10 +28,11 @@ class TypedFormula:
         statements: assignments with typed values. An output has `store`, the type of its elements, and
             `indices`; `stored` gives its value in that type. An intermediate has neither.
         compute: f32, or f64 when an operand or a value of the context is f64.
-        operands: tensor operands that are read, by name, in order of first mention.
+        operands: storage types of the tensor operands that are read, in order of first mention; their
+            indices are `formula.operands`.
         scalars: run-time scalars with their types, in order of first mention.
-        values: the context's values (`acc`) that the formula reads.
-        outputs: what is stored, by name, in order.
+        specials: the context's values (`acc`) that the formula reads.
+        outputs: storage types of what is stored, in order; their indices are `formula.outputs`.
         index_dtype: the type of an index used as a value.
         index_names: every index, context's first.
     """
@@ -49,10 +40,10 @@ class TypedFormula:
     formula: Formula
     statements: tuple[Assign, ...]
     compute: DType
-    operands: Mapping[str, TypedOperand]
+    operands: Mapping[str, DType]
     scalars: Mapping[str, DType]
-    values: Mapping[str, Value]
-    outputs: Mapping[str, TypedOperand]
+    specials: Mapping[str, Special]
+    outputs: Mapping[str, DType]
     index_dtype: DType
     index_names: tuple[str, ...]
 
@@ -60,11 +51,6 @@ class TypedFormula:
     def text(self) -> str:
         """The canonical text of the formula."""
         return self.formula.text
-
-    @property
-    def anonymous(self) -> bool:
-        """Whether the last statement is a bare expression that the context named."""
-        return self.formula.statements[-1].name is None
 
     def value_of(self, name: str) -> Assign:
         """The statement that assigns `name`; KeyError when none does."""
