@@ -118,12 +118,13 @@ class GpuKernel:
         device, views = {}, {}
         for name, array in arrays.items():
             base = _base(array)
-            if id(base) not in device:
+            address = base.ctypes.data
+            if address not in device:
                 memory = self._driver.mem_alloc(max(1, base.nbytes))
                 self._driver.memcpy_htod(memory, base.reshape(-1).view(np.uint8))
-                device[id(base)] = (memory, base)
-            memory, base = device[id(base)]
-            offset = array.ctypes.data - base.ctypes.data
+                device[address] = (memory, base)
+            memory, _ = device[address]
+            offset = array.ctypes.data - address
             views[name] = View(int(memory) + offset, array.shape, array.strides, array.dtype)
         try:
             self.launch(views, scalars)
@@ -136,7 +137,7 @@ class GpuKernel:
 
 
 def _base(array: np.ndarray) -> np.ndarray:
-    """The array that owns the memory, which must be contiguous."""
+    """The contiguous array that owns the memory, in the order of its bytes."""
     while isinstance(array.base, np.ndarray):
         array = array.base
-    return array
+    return array if array.flags.c_contiguous else array.T

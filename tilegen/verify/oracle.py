@@ -1,0 +1,145 @@
+"""One kernel against float64 over a grid of sizes: the largest error in units of its bound, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tilegen.plans.base import Plan
+from tilegen.problems.base import Expected, Problem
+from tilegen.verify.guarded import Guarded, fill, guarded
+
+# Runs a kernel on NumPy arrays, written ones in place.
+Runner = Callable[[Mapping[str, np.ndarray], Mapping[str, float]], None]
+
+# Every array is laid out three ways: dense and aligned, rows padded, and displaced by an element.
+LAYOUTS = ((0, 0), (3, 0), (0, 1))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: sizes, layout of the arrays, seed of the inputs."""
+
+    sizes: Mapping[str, int]
+    row_pad: int
+    offset: int
+    seed: int
+
+    def __str__(self) -> str:
+        sizes = " ".join(f"{k}={v}" for k, v in self.sizes.items())
+        return f"{sizes} row_pad={self.row_pad} offset={self.offset} seed={self.seed}"
+
+
+@dataclass
+class Verdict:
+    """What a kernel's cases gave.
+
+    Attributes:
+        cases: how many ran.
+        worst: largest |error| / bound over all elements; at most 1 when right.
+        worst_at: the case and element of that, or an empty string.
+        failures: one line a failed case.
+    """
+
+    cases: int = 0
+    worst: float = 0.0
+    worst_at: str = ""
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether something ran and nothing failed."""
+        return self.cases > 0 and not self.failures
+
+
+def case_grid(problem: Problem, tile: tuple[int, ...], seeds: int) -> Iterator[Case]:
+    """Every size with every layout of the arrays; larger seeds counts repeat it with other inputs."""
+    number = 0
+    for sizes in problem.cases(tile):
+        for row_pad, offset in LAYOUTS:
+            for _ in range(seeds):
+                number += 1
+                yield Case(sizes, row_pad, offset, number)
+
+
+def prepare(plan: Plan, case: Case) -> tuple[dict[str, Guarded], dict[str, float], dict[str, Expected]]:
+    """Guarded arrays with inputs drawn and outputs poisoned, the scalars, and what must come out."""
+    problem = plan.problem
+    rng = np.random.default_rng(case.seed)
+    drawn = problem.draw(case.sizes, rng)
+    scalars = problem.draw_scalars(rng)
+    arrays = {}
+    for tensor in problem.tensors():
+        shape = tuple(case.sizes[d] for d in tensor.dims)
+        place = guarded(tensor.dtype, shape, row_pad=case.row_pad, offset=case.offset)
+        if tensor.is_read:
+            fill(place, drawn[tensor.name])
+        arrays[tensor.name] = place
+    return arrays, scalars, problem.reference(case.sizes, drawn, scalars)
+
+
+def compare(plan: Plan, arrays: Mapping[str, Guarded], expected: Mapping[str, Expected]) -> tuple[float, str]:
+    """Largest |error| / bound over the outputs, and a description of that element.
+
+    NaN and infinities must stand where the float64 result has them. A bound of 0 asks for equality.
+    """
+    worst, where = 0.0, ""
+    for name, want in expected.items():
+        got = arrays[name].array
+        exact = np.asarray(want.value)
+        if got.dtype.kind in "iub":
+            wide, value = got.astype(np.int64), exact.astype(np.int64)
+            error = np.abs(wide - value).astype(np.float64)
+        else:
+            wide, value = got.astype(np.float64), exact.astype(np.float64)
+            # What the output type rounds to infinity may be infinite.
+            with np.errstate(over="ignore", invalid="ignore"):
+                stored = value.astype(got.dtype).astype(np.float64)
+                error = np.abs(wide - value)
+            same = (np.isnan(wide) & np.isnan(value)) | (wide == stored)
+            error = np.where(same, 0.0, np.where(np.isfinite(error), error, np.inf))
+        bound = np.broadcast_to(np.asarray(want.bound, np.float64), error.shape)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(error == 0, 0.0, error / bound)
+        ratio = np.where(np.isnan(ratio), 0.0, ratio)
+        if ratio.size and ratio.max() >= worst and ratio.max() > 0:
+            at = np.unravel_index(int(ratio.argmax()), ratio.shape)
+            worst = float(ratio[at])
+            place = ",".join(str(int(i)) for i in at)
+            where = f"{name}[{place}] = {wide[at]!s}, expected {value[at]!s} +- {bound[at]:.3g}"
+    return worst, where
+
+
+def verify(plan: Plan, run: Runner, *, seeds: int = 1, progress: Callable[[], None] | None = None) -> Verdict:
+    """Run a kernel over its case grid.
+
+    Args:
+        plan: the kernel's plan.
+        run: calls the built kernel.
+        seeds: inputs drawn for each size and layout.
+        progress: called after each case.
+    """
+    verdict = Verdict()
+    for case in case_grid(plan.problem, plan.schedule.tile_extents(), seeds):
+        arrays, scalars, expected = prepare(plan, case)
+        inputs = {t.name for t in plan.problem.tensors() if not t.is_written}
+        before = {name: arrays[name].memory.copy() for name in inputs}
+        run({name: g.array for name, g in arrays.items()}, scalars)
+        verdict.cases += 1
+        worst, where = compare(plan, arrays, expected)
+        if worst > verdict.worst:
+            verdict.worst, verdict.worst_at = worst, f"{case}: {where}"
+        if worst > 1:
+            verdict.failures.append(f"{case}: {where}")
+        for name, place in arrays.items():
+            strays = place.strays()
+            if strays:
+                verdict.failures.append(f"{case}: {strays} bytes written outside {name}")
+        for name, memory in before.items():
+            if not np.array_equal(memory, arrays[name].memory):
+                verdict.failures.append(f"{case}: the input {name} was written")
+        if progress:
+            progress()
+    return verdict
