@@ -10,7 +10,7 @@ from tilegen import fields
 from tilegen.errors import IllegalSchedule, UsageError
 from tilegen.problems.base import Problem
 from tilegen.schedules.base import Schedule
-from tilegen.targets import Target
+from tilegen.targets import Target, target
 from tilegen.values import nearest
 
 # operator: module:class of its problem.
@@ -44,48 +44,68 @@ def problem_class(operator: str) -> type[Problem]:
     return _load(_PROBLEMS[operator])
 
 
+def operator_of(text: str) -> tuple[str, dict[str, str]]:
+    """The operator that a word of the command line means, and the options that the word implies.
+
+    Raises:
+        UsageError: it is no operator.
+    """
+    problem_class(text)
+    return text, {}
+
+
+def known_options(operator: str, target_name: str, given: Mapping[str, Any]) -> set[str]:
+    """Names of the fields that the operator's problem and its schedule on a target have."""
+    where = target(target_name)
+    cls = problem_class(operator)
+    of_problem = fields.options(cls)
+    problem = cls(**fields.from_text(cls, {k: v for k, v in given.items() if k in of_problem}))
+    chosen = schedule_class(problem, where, str(given.get("schedule", "")))
+    return {*of_problem, *fields.options(chosen), "schedule"}
+
+
 def schedule_classes(operator: str, backend: str = "") -> list[type[Schedule]]:
     """Schedules of an operator, most preferred first, of one backend if it is given."""
     classes = [_load(path) for path in _SCHEDULES]
     return [c for c in classes if c.operator == operator and backend in ("", c.backend)]
 
 
-def schedule_class(problem: Problem, target: Target, name: str = "") -> type[Schedule]:
+def schedule_class(problem: Problem, where: Target, name: str = "") -> type[Schedule]:
     """The named schedule, or the first that accepts the problem on the target.
 
     Raises:
         UsageError: no schedule of that name.
         IllegalSchedule: none accepts the problem; the message gives each one's reason.
     """
-    classes = schedule_classes(problem.operator, target.backend)
+    classes = schedule_classes(problem.operator, where.backend)
     if name:
         named = [c for c in classes if c.name == name]
         if not named:
             names = [c.name for c in classes]
             raise UsageError(
-                f"no schedule '{name}' for {problem.operator} on {target}{nearest(name, names)}",
+                f"no schedule '{name}' for {problem.operator} on {where}{nearest(name, names)}",
                 f"Schedules: {', '.join(names)}",
             )
         return named[0]
     reasons = []
     for candidate in classes:
-        refusal = candidate.accepts(problem, target)
+        refusal = candidate.accepts(problem, where)
         if refusal is None:
             return candidate
         reasons.append(f"  {candidate.name}: {refusal.message}")
     raise IllegalSchedule(
-        f"no schedule computes this {problem.operator} on {target}", "\n".join(reasons)
+        f"no schedule computes this {problem.operator} on {where}", "\n".join(reasons)
     )
 
 
 def make(
-    operator: str, target: Target, given: Mapping[str, Any]
+    operator: str, where: Target, given: Mapping[str, Any]
 ) -> tuple[Problem, Schedule]:
     """Build a problem and a schedule from the options of a command line or of `tilegen.toml`.
 
     Args:
         operator: operator name.
-        target: where it will run.
+        where: the target.
         given: option texts by name; `schedule` names the schedule, the others are fields of the
             problem or of the schedule. Fields that are not given take their defaults.
 
@@ -99,13 +119,13 @@ def make(
     of_problem = fields.options(cls)
     problem = cls(**fields.from_text(cls, {k: v for k, v in given.items() if k in of_problem}))
     rest = {k: v for k, v in given.items() if k not in of_problem}
-    chosen = schedule_class(problem, target, wanted)
+    chosen = schedule_class(problem, where, wanted)
     of_schedule = fields.options(chosen)
     for name in rest:
         if name not in of_schedule:
             known = [*of_problem, *of_schedule, "schedule"]
             raise UsageError(
-                f"{operator} on {target} has no option {fields.flag(name)}{nearest(name, known)}",
+                f"{operator} on {where} has no option {fields.flag(name)}{nearest(name, known)}",
                 f"Options: {', '.join(fields.flag(k) for k in known)}",
             )
-    return problem, chosen.with_options(problem, target, fields.from_text(chosen, rest))
+    return problem, chosen.with_options(problem, where, fields.from_text(chosen, rest))

@@ -43,7 +43,10 @@ class KernelSpec:
         given: dict[str, str] = {}
         for name, field in fields.options(type(self.problem)).items():
             value = getattr(self.problem, name)
-            if value != field.default:
+            if field.metadata["derived"]:
+                if value != getattr(dataclasses.replace(self.problem, **{name: None}), name):
+                    given[name] = fields.to_text(value)
+            elif value != field.default:
                 given[name] = fields.to_text(value)
         first = registry.schedule_class(self.problem, self.target)
         chosen = type(self.schedule)

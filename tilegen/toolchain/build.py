@@ -68,12 +68,13 @@ def _key(kernel: Rendered, tool: Tool, flags: Sequence[str]) -> str:
     return digest([*kernel.files.values(), tool.path, tool.version, *tool.flags, *flags])
 
 
-def library(kernel: Rendered, flags: Sequence[str] = ()) -> Path:
+def library(kernel: Rendered, flags: Sequence[str] = (), arch: CudaTarget | None = None) -> Path:
     """Build a kernel, launcher included, as a shared library.
 
     Args:
         kernel: an emitted kernel.
         flags: added to the compiler's flags.
+        arch: the GPU to build for, the kernel's own target if not given.
 
     Returns:
         The library's path in the cache.
@@ -84,8 +85,8 @@ def library(kernel: Rendered, flags: Sequence[str] = ()) -> Path:
     """
     if isinstance(kernel.spec.target, CudaTarget):
         tool = find_nvcc()
-        target = kernel.spec.target.gencode
-        all_flags = [target, *CUDA_FLAGS, *flags, "-shared", "-Xcompiler", "-fPIC", "-cudart", "static"]
+        gencode = (arch or kernel.spec.target).gencode
+        all_flags = [gencode, *CUDA_FLAGS, *flags, "-shared", "-Xcompiler", "-fPIC", "-cudart", "static"]
         all_flags += ["-Xcompiler", ",".join(WARNINGS)]
     else:
         tool = find_cc()

@@ -102,8 +102,7 @@ def compare(plan: Plan, arrays: Mapping[str, Guarded], expected: Mapping[str, Ex
             error = np.where(same, 0.0, np.where(np.isfinite(error), error, np.inf))
         bound = np.broadcast_to(np.asarray(want.bound, np.float64), error.shape)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(error == 0, 0.0, error / bound)
-        ratio = np.where(np.isnan(ratio), 0.0, ratio)
+            ratio = np.where(error == 0, 0.0, np.where(np.isfinite(exact), error / bound, np.inf))
         if ratio.size and ratio.max() >= worst and ratio.max() > 0:
             at = np.unravel_index(int(ratio.argmax()), ratio.shape)
             worst = float(ratio[at])

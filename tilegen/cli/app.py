@@ -1,0 +1,66 @@
+"""The typer application and its error boundary: one message, one exit code, no traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import click
+import typer
+
+from tilegen.cli.console import err
+from tilegen.errors import TilegenError
+
+app = typer.Typer(
+    name="tilegen",
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Write tiled GPU and CPU kernels as source a person would have written.
+
+Start with `tilegen emit gemm --tile 128x128x32 --verify`: it writes an sm_80 kernel and its OpenMP twin,
+builds them, runs what this machine can run, and prints the largest error.
+
+Exit codes: 0 done, 1 drift or a failed check, 2 usage, 3 a fault of tilegen or of a template, 4 a tool is
+missing.""",
+)
+
+
+def _register() -> None:
+    from tilegen.cli import build, check, doctor, emit, listing, plan, verify  # noqa: F401
+
+
+def main() -> None:
+    """Entry point of the `tilegen` command."""
+    _register()
+    try:
+        status = app(standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
+    except TilegenError as error:
+        err(error)
+        sys.exit(error.exit_code)
+    except click.exceptions.Abort:
+        sys.stderr.write("stopped\n")
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped\n")
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if os.environ.get("TILEGEN_DEBUG"):
+            traceback.print_exc()
+        sys.stderr.write(
+            f"error: a fault of tilegen: {type(error).__name__}: {error}\n"
+            "  Run again with TILEGEN_DEBUG=1 for the traceback, and please report it.\n"
+        )
+        sys.exit(3)

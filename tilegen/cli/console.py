@@ -1,0 +1,35 @@
+"""What the commands print with."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tilegen.errors import TilegenError
+
+out = Console(soft_wrap=True, highlight=False, markup=False)
+
+
+def err(error: TilegenError) -> None:
+    """Print an error: `error: what`, then the hint indented under it."""
+    first, *rest = error.message.splitlines() or [""]
+    lines = [f"error: {first}", *rest]
+    for line in error.hint.splitlines():
+        lines.append(line if line.startswith(" ") else f"  {line}")
+    sys.stderr.write("\n".join(lines) + "\n")
+
+
+def progress(what: str) -> Progress:
+    """A progress bar on standard error, for work of a known number of steps."""
+    return Progress(
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )

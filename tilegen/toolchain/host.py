@@ -1,0 +1,34 @@
+"""What this machine's CPU has."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from pathlib import Path
+
+from tilegen.targets import CpuTarget
+
+# Names in /proc/cpuinfo where they differ from the compilers' names.
+_CPUINFO = {"bmi2": "bmi2", "amx-tile": "amx_tile", "amx-bf16": "amx_bf16", "amx-int8": "amx_int8"}
+_CPUINFO |= {"avx512bf16": "avx512_bf16", "avx512vnni": "avx512_vnni"}
+
+
+@functools.cache
+def cpu_flags() -> frozenset[str]:
+    """Feature flags of the CPU as Linux names them; empty where they cannot be read."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return frozenset()
+    for line in text.splitlines():
+        if line.startswith(("flags", "Features")):
+            return frozenset(line.partition(":")[2].split())
+    return frozenset()
+
+
+def missing_features(target: CpuTarget) -> list[str]:
+    """Features that a target needs and this CPU lacks (all of them if the CPU is another kind)."""
+    if target.machine not in ("any", platform.machine()):
+        return [target.machine]
+    flags = cpu_flags()
+    return [f for f in target.features if _CPUINFO.get(f, f) not in flags]
