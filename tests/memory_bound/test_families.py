@@ -1,0 +1,78 @@
+"""The indices of a formula choose its family; what none covers is refused where it stands."""
+
+import numpy as np
+import pytest
+
+from tilegen.errors import FormulaError, UsageError
+from tilegen.problems.formula import FormulaProblem
+from tilegen.problems.named import NAMED
+
+
+@pytest.mark.parametrize(
+    "text, family, order, reduced",
+    [
+        ("y[m,n] = gelu(x[m,n]) + b[n]", "elementwise", "mn", ""),
+        ("y[a,b,c] = x[a,b,c] * s[b]", "elementwise", "abc", ""),
+        ("y[m,n] = a[m] + b[n]", "elementwise", "mn", ""),
+        ("y[m] = sum(x[m,n], n)", "rowwise", "mn", "n"),
+        ("y[m] = sum(a[m] * b[n], n)", "rowwise", "mn", "n"),
+        ("y[b,m,n] = x[b,m,n] / sum(x[b,m,n], n)", "rowwise", "bmn", "n"),
+        ("y[b] = mean(x[b,m,n], (m, n))", "rowwise", "bmn", "mn"),
+        ("y[n] = sum(x[m,n], m)", "columns", "mn", "m"),
+        ("y[a,n] = max(x[a,m,n], m)", "columns", "amn", "m"),
+        ("y = sum(x[m,n], (m, n))", "full", "mn", "mn"),
+        ("y = max(x[n], n)", "full", "n", "n"),
+        ("y[n,m] = x[m,n] * 2", "permute", "nm", ""),
+        ("y[c,a,b] = x[a,b,c] + z[c,a,b]", "permute", "cab", ""),
+    ],
+)
+def test_family(text, family, order, reduced):
+    found = FormulaProblem(formula=text).family
+    assert (found.name, found.order, found.reduced) == (family, tuple(order), tuple(reduced))
+
+
+@pytest.mark.parametrize(
+    "text, part, rewrite",
+    [
+        ("y[m,n] = x[m,n] - sum(x[m,n], n) - sum(x[m,n], m)", "over m where another", "of its own"),
+        ("y[m,n] = x[n,m] / sum(x[n,m], m)", "across the order [m,n]", "t[m,n] = x[n,m]"),
+        ("y[m,n] = x[m,n] / sum(x[m,n], (m, n))", "every index", "second formula"),
+        ("y[b] = mean(x[a,b,c], (a, c))", "not neighbours in [a,b,c]", "inner group first"),
+        ("y = 2 * alpha", "carries an index", "y[n] = x[n] * 2"),
+        ("s[m,n] = x[m,n]; t[n,m] = x[m,n]", "'t' is not in the order", "t[m,n]"),
+    ],
+)
+def test_what_no_family_covers_is_refused_with_a_rewrite(text, part, rewrite):
+    with pytest.raises(FormulaError) as caught:
+        FormulaProblem(formula=text)
+    assert part in caught.value.message and "^" in caught.value.message
+    assert rewrite in caught.value.hint
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(UsageError, match="did you mean 'softmax'"):
+        FormulaProblem(formula="sofmax")
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_every_named_formula_has_a_meaning_and_a_bound(name):
+    problem = FormulaProblem(formula=name)
+    rng = np.random.default_rng(1)
+    sizes = {i: 4 for i in problem.family.order}
+    arrays = problem.draw(sizes, rng)
+    expected = problem.reference(sizes, arrays, problem.draw_scalars(rng))
+    for tensor in problem.tensors():
+        if tensor.is_written:
+            found = expected[tensor.name]
+            assert found.value.shape == found.bound.shape == (4,) * len(tensor.dims)
+    assert FormulaProblem(formula=problem.typed.text).formula == name
+
+
+def test_out_turns_other_outputs_into_intermediates():
+    text = "h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * 2"
+    assert [t.name for t in FormulaProblem(formula=text).tensors() if t.is_written] == ["h", "y"]
+    assert [t.name for t in FormulaProblem(formula=text, out="y").tensors() if t.is_written] == [
+        "y"
+    ]
+    with pytest.raises(UsageError, match="--out"):
+        FormulaProblem(formula=text, out="z")

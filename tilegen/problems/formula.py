@@ -1,0 +1,231 @@
+"""A formula alone: a memory-bound operator."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from tilegen import formula as fl
+from tilegen.errors import UsageError
+from tilegen.fields import option
+from tilegen.problems.base import Arrays, Expected, Problem, Scalar, Size, Sizes, Tensor
+from tilegen.problems.families import Family, classify
+from tilegen.problems.named import NAMED, Named
+from tilegen.values import F32, F64, DType, dtype, nearest
+
+# Names of the emitted text that an operand, a scalar or an index must not take.
+RESERVED = frozenset(
+    """stream workspace workspace_bytes num_threads count columns column row rows step lane element turn
+    partials first_row first_column""".split()
+)
+
+
+def _types(text: str) -> str:
+    items = [item for item in str(text).replace(" ", "").split(",") if item]
+    for item in items:
+        name, colon, kind = item.partition(":")
+        if not colon or not name.isidentifier():
+            raise UsageError(f"'{item}' is not NAME:DTYPE", "Example: w:f32,t:i64")
+        dtype(kind)
+    return ",".join(sorted(items))
+
+
+def _names(text: str) -> str:
+    return ",".join(name.strip() for name in str(text).split(",") if name.strip())
+
+
+def _text(text: str) -> str:
+    if text in NAMED:
+        return text
+    if text.isidentifier():
+        raise UsageError(
+            f"unknown operator '{text}'{nearest(text, NAMED)}",
+            f"Named formulas: {', '.join(NAMED)}; or write one, such as 'y[m,n] = gelu(x[m,n])'.",
+        )
+    canonical = fl.parse(text).text
+    return next(
+        (name for name, row in NAMED.items() if fl.parse(row.text).text == canonical), canonical
+    )
+
+
+def _tensor(name: str, indices: tuple[str, ...], kind: DType, role: str) -> Tensor:
+    strides = tuple(f"{name}_stride_{i}" for i in indices[:-1])
+    return Tensor(name, role, kind, indices, strides, f"{name}[{','.join(indices)}] of the formula")
+
+
+@dataclass(frozen=True)
+class FormulaProblem(Problem):
+    """What a formula computes, element by element or with reductions over some of its indices.
+
+    Every operand and output is an array with its indices as dimensions, the last one contiguous, the others
+    with a stride each. Floats are computed in float32, in float64 where an operand is.
+
+    Raises:
+        UsageError, FormulaError: at construction, for types or a formula that cannot be.
+    """
+
+    formula: str = option("", "A formula, or the name of one.", parse=_text)
+    dtype: DType = option(F32, "Type of every array that `operands` does not name.", kind=DType)
+    operands: str = option("", "Types of single arrays and scalars, as w:f32,t:i64.", parse=_types)
+    out: str = option(
+        "", "Outputs to store, as h,y; all that carry indices if empty.", parse=_names
+    )
+    name: str = option("", "First word of the kernel's name.", parse=str)
+
+    operator: ClassVar[str] = "formula"
+
+    def __post_init__(self) -> None:
+        put = functools.partial(object.__setattr__, self)
+        put("formula", _text(self.formula))
+        put("dtype", dtype(self.dtype))
+        put("operands", _types(self.operands))
+        put("out", _names(self.out))
+        self.family  # binds and classifies, so that a wrong formula fails here
+
+    @property
+    def row(self) -> Named | None:
+        """The row of the table of named formulas, or None for a formula of the user's own."""
+        return NAMED.get(self.formula)
+
+    @functools.cached_property
+    def parsed(self) -> fl.Formula:
+        """The formula, with outputs that are not asked for turned into intermediates."""
+        parsed = fl.parse(self.row.text if self.row else self.formula)
+        if not self.out:
+            return parsed
+        wanted = self.out.split(",")
+        known = [s.name for s in parsed.statements if s.name]
+        for name in wanted:
+            if name not in known:
+                raise UsageError(
+                    f"--out: the formula assigns no '{name}'{nearest(name, known)}",
+                    f"It assigns: {', '.join(known)}",
+                )
+        text = "; ".join(
+            fl.statement_text(s if s.name in wanted else replace(s, indices=None))
+            for s in parsed.statements
+        )
+        return fl.parse(text)
+
+    @functools.cached_property
+    def types(self) -> dict[str, DType]:
+        """Element types that were given by name."""
+        row = self.row.operands if self.row else ""
+        given = ",".join(filter(None, (row, self.operands)))
+        return {n: dtype(k) for n, k in (item.split(":") for item in given.split(",") if item)}
+
+    @functools.cached_property
+    def typed(self) -> fl.TypedFormula:
+        """The formula bound to its types."""
+        parsed, given = self.parsed, self.types
+        names = [*parsed.operands, *parsed.scalars, *(n for n in parsed.outputs if n)]
+        for name in given:
+            if name not in names:
+                raise UsageError(
+                    f"--operands: the formula has no '{name}'{nearest(name, names)}",
+                    f"It has: {', '.join(names)}",
+                )
+        for name in (*names, *parsed.index_names):
+            if name in RESERVED:
+                raise UsageError(
+                    f"'{name}' has a meaning of its own in the emitted text", "Choose another name."
+                )
+        operands = {n: given.get(n, self.dtype) for n in parsed.operands}
+        wide = F64 if F64 in operands.values() else F32
+        scalars = {n: given.get(n, wide) for n in parsed.scalars}
+        bind = functools.partial(
+            fl.bind, parsed, operands=operands, scalars=scalars, reductions=True, output="y"
+        )
+        computed = {s.name: s.store for s in bind().statements if s.store is not None}
+        outputs = {
+            n: given.get(n, self.dtype if kind.is_float and self.dtype.is_float else kind)
+            for n, kind in computed.items()
+        }
+        return bind(outputs={n: operands.get(n, kind) for n, kind in outputs.items()})
+
+    @functools.cached_property
+    def family(self) -> Family:
+        """What its indices make of it."""
+        return classify(self.typed)
+
+    def title(self) -> str:
+        return self.typed.text
+
+    def head(self) -> str:
+        """What stands after `tilegen emit`: the formula, or its name."""
+        return self.formula
+
+    def tokens(self) -> list[str]:
+        if self.name:
+            word = self.name
+        elif self.row:
+            word = self.formula
+        else:
+            word = f"{self.family.name}_{fl.digest(self.parsed)[:6]}"
+        extra = [item.replace(":", "") for item in self.operands.split(",") if item]
+        if self.out and self.row:
+            extra.append("out_" + self.out.replace(",", "_"))
+        return [word, self.dtype.name, *extra]
+
+    def sizes(self) -> tuple[Size, ...]:
+        return tuple(Size(i, f"extent of the index {i}") for i in self.family.order)
+
+    @functools.cached_property
+    def _tensors(self) -> tuple[Tensor, ...]:
+        typed, indices = self.typed, self.parsed.operands
+        made = [
+            _tensor(name, indices[name], kind, "input")
+            for name, kind in typed.operands.items()
+            if name not in typed.outputs
+        ]
+        for s in typed.statements:
+            if s.store is not None:
+                role = "inout" if s.name in typed.operands else "output"
+                made.append(_tensor(s.name, s.indices, s.store, role))
+        return tuple(made)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self._tensors
+
+    def scalars(self) -> tuple[Scalar, ...]:
+        return tuple(
+            Scalar(n, kind, f"{n} of the formula") for n, kind in self.typed.scalars.items()
+        )
+
+    def reference(
+        self, sizes: Sizes, arrays: Arrays, scalars: Mapping[str, float]
+    ) -> dict[str, Expected]:
+        found = fl.evaluate_with_bound(self.typed, arrays=arrays, scalars=scalars, sizes=sizes)
+        return {name: Expected(value, bound) for name, (value, bound) in found.items()}
+
+    def flops(self, sizes: Sizes) -> int:
+        """One for each operation of the formula at each point of the indices it varies with."""
+        total = 0
+        for s, free in zip(self.typed.statements, self.parsed.free_indices, strict=True):
+            operations = sum(
+                1 for n in fl.walk(s.value) if n.children() and not isinstance(n, fl.Cast)
+            )
+            reduced = {i for n in fl.walk(s.value) if isinstance(n, fl.Reduce) for i in n.indices}
+            total += operations * int(
+                np.prod([sizes[i] for i in {*free, *reduced}], dtype=np.int64)
+            )
+        return total
+
+    def cases(self, tile: tuple[int, ...]) -> list[dict[str, int]]:
+        order = self.family.order
+        edge = tile[-1]
+        rows = [1, 2, 5, 7, 3]
+        lasts = [1, 7, edge - 1, edge, edge + 1, 2 * edge + 3, 257]
+        found = [dict.fromkeys(order, 0), dict.fromkeys(order, 1)]
+        found.append({i: 3 for i in order} | {order[-1]: 0})
+        for number, last in enumerate(lasts):
+            sizes = {i: rows[(number + at) % len(rows)] for at, i in enumerate(order)}
+            sizes[order[-1]] = max(1, last)
+            found.append(sizes)
+        if len(order) > 1:
+            found.append({i: 2 for i in order} | {order[0]: 67, order[-1]: 33})
+        return found
