@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -121,14 +120,14 @@ class Gemm(Problem):
         text = EPILOGUES.get(self.epilogue, self.epilogue)
         if self.batched and self.epilogue in EPILOGUES:
             text = text.replace("[m,n]", "[batch,m,n]")
-        return fl.parse(text)
+        return fl.parse(text).with_output("c", self.indices)
 
     @functools.cached_property
     def typed(self) -> fl.TypedFormula:
         """The epilogue bound to this problem's indices and types; a bare expression is stored in `c`."""
         given = dict(item.split(":") for item in self.operands.split(",") if item)
         scalars = [n for n in self.formula.scalars if n != "acc" and n not in self.indices]
-        outputs = ["c" if n is None else n for n in self.formula.outputs]
+        outputs = list(self.formula.outputs)
         names = [*self.formula.operands, *scalars, *outputs]
         for name in given:
             if name not in names:
@@ -147,21 +146,25 @@ class Gemm(Problem):
         types = {n: self.out_dtype for n in [*self.formula.operands, *outputs]}
         types |= {n: scalar for n in scalars}
         types |= {n: DTYPES[t] for n, t in given.items()}
-        return fl.bind(
+        typed = fl.bind(
             self.formula,
             indices=self.indices,
-            values={"acc": fl.Value(self.accumulator, self.indices)},
+            specials={"acc": self.accumulator},
             operands={n: types[n] for n in self.formula.operands},
             scalars={n: types[n] for n in scalars},
             outputs={n: types[n] for n in outputs},
-            output="c",
-            must_read=("acc",),
         )
+        if "acc" not in typed.specials:
+            raise FormulaError(
+                f"the epilogue '{self.formula.text}' does not mention acc, the sum over k",
+                "An operator without a sum is a formula of its own: tilegen emit 'y[m,n] = ...'",
+            )
+        return typed
 
     @functools.cached_property
-    def skips_sum_when(self) -> fl.Assumption | None:
-        """The scalar value under which the epilogue does not read `acc`, so that A and B are not read."""
-        return next(iter(fl.unread_when(self.typed, "acc")), None)
+    def skips_sum_when_zero(self) -> str | None:
+        """The scalar that, being 0, leaves `acc` unread, so that neither A nor B is read."""
+        return fl.unread_when_zero(self.typed, "acc")
 
     def title(self) -> str:
         a = "A[" + ",".join(self.layout.a_dims) + "]"
@@ -178,7 +181,7 @@ class Gemm(Problem):
         if self.epilogue in EPILOGUES:
             words += [] if self.epilogue == "none" else [self.epilogue]
         else:
-            words.append("e" + hashlib.sha256(self.formula.text.encode()).hexdigest()[:6])
+            words.append("e" + fl.digest(self.formula))
         if self.operands:
             words.append(self.operands.replace(":", "_").replace(",", "_"))
         return words
@@ -203,13 +206,14 @@ class Gemm(Problem):
             self._tensor("a", "input", self.storage, batch + self.layout.a_dims, "the left matrix"),
             self._tensor("b", "input", self.storage, batch + self.layout.b_dims, "the right matrix"),
         ]
-        for given in self.typed.operands.values():
-            if not given.in_out:
+        formula, in_out = self.formula, self.formula.in_out
+        for name, kind in self.typed.operands.items():
+            if name not in in_out:
                 text = "an operand of the epilogue"
-                found.append(self._tensor(given.name, "input", given.dtype, given.indices, text))
-        for result in self.typed.outputs.values():
-            role = "inout" if result.in_out else "output"
-            found.append(self._tensor(result.name, role, result.dtype, result.indices, "a result"))
+                found.append(self._tensor(name, "input", kind, formula.operands[name], text))
+        for name, kind in self.typed.outputs.items():
+            role = "inout" if name in in_out else "output"
+            found.append(self._tensor(name, role, kind, formula.outputs[name], "a result"))
         return tuple(found)
 
     def scalars(self) -> tuple[Scalar, ...]:
@@ -233,8 +237,8 @@ class Gemm(Problem):
         exact = self.accumulator is I32
         a = _matrix(arrays["a"], self.layout.a == "t", exact)
         b = _matrix(arrays["b"], self.layout.b == "t", exact)
-        skip = self.skips_sum_when
-        if skip and scalars[skip.name] == skip.value:
+        skip = self.skips_sum_when_zero
+        if skip is not None and scalars[skip] == 0:
             a, b = np.zeros_like(a), np.zeros_like(b)
         acc = np.matmul(a, b)
         error = np.zeros(acc.shape)
@@ -242,10 +246,10 @@ class Gemm(Problem):
             step = self.accumulator.epsilon * (4 * max(1.0, sizes["k"]) ** 0.5 + 4)
             rounding = 2 * _INPUT_ROUNDING.get(self.dtype, 0.0)
             error = np.matmul(abs(a), abs(b)) * (step + rounding)
-        env = {**arrays, **scalars, "acc": acc}
-        values = fl.evaluate(self.typed, env, sizes, store=False)
-        bounds = fl.error_bound(self.typed, env, {"acc": error}, sizes)
-        return {name: Expected(values[name], bounds[name]) for name in values}
+        results = fl.evaluate_with_bound(
+            self.typed, arrays=arrays, scalars=scalars, sizes=sizes, specials={"acc": (acc, error)}
+        )
+        return {name: Expected(value, bound) for name, (value, bound) in results.items()}
 
     def cases(self, tile: tuple[int, ...]) -> list[dict[str, int]]:
         bm, bn, bk = tile

@@ -1,0 +1,2 @@
+from tilegen.cli import main
+main()
