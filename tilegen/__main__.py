@@ -1,2 +1,3 @@
 from tilegen.cli import main
+
 main()

@@ -98,9 +98,7 @@ def schedule_class(problem: Problem, where: Target, name: str = "") -> type[Sche
     )
 
 
-def make(
-    operator: str, where: Target, given: Mapping[str, Any]
-) -> tuple[Problem, Schedule]:
+def make(operator: str, where: Target, given: Mapping[str, Any]) -> tuple[Problem, Schedule]:
     """Build a problem and a schedule from the options of a command line or of `tilegen.toml`.
 
     Args:

@@ -39,7 +39,10 @@ def _cuda_groups(kernels: Sequence[Rendered]) -> list[dict[str, object]]:
     for kernel in kernels:
         if isinstance(kernel.spec.target, CudaTarget):
             groups.setdefault(kernel.spec.target.name, []).append(kernel.source)
-    return [{"arch": name.removeprefix("sm_"), "sources": sorted(groups[name])} for name in sorted(groups)]
+    return [
+        {"arch": name.removeprefix("sm_"), "sources": sorted(groups[name])}
+        for name in sorted(groups)
+    ]
 
 
 def _c_groups(kernels: Sequence[Rendered]) -> list[dict[str, object]]:
@@ -53,8 +56,12 @@ def _c_groups(kernels: Sequence[Rendered]) -> list[dict[str, object]]:
 def index_files(kernels: Sequence[Rendered]) -> dict[str, str]:
     """Text by path of the index, the CMake file and the header that includes every kernel's."""
     rows = [_row(k) for k in sorted(kernels, key=lambda k: (k.spec.target.backend, k.stem))]
-    c_headers = sorted(p for k in kernels for p in k.files if p.endswith(".h") and p.startswith("c_"))
-    cuda_headers = sorted(p for k in kernels for p in k.files if p.endswith(".h") and p.startswith("cu"))
+    c_headers = sorted(
+        p for k in kernels for p in k.files if p.endswith(".h") and p.startswith("c_")
+    )
+    cuda_headers = sorted(
+        p for k in kernels for p in k.files if p.endswith(".h") and p.startswith("cu")
+    )
     names = {
         "rows": rows,
         "cuda_groups": _cuda_groups(kernels),

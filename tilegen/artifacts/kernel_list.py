@@ -96,7 +96,9 @@ def read(path: Path) -> KernelList:
         if command in specs:
             raise UsageError(f"{path}: kernel {number} is listed twice: {command}")
         specs[command] = spec
-    return KernelList(path, path.parent / project.get("out", "generated"), style, tuple(specs.values()))
+    return KernelList(
+        path, path.parent / project.get("out", "generated"), style, tuple(specs.values())
+    )
 
 
 def _entry(path: Path, number: int, entry: dict[str, object]) -> KernelSpec:

@@ -54,7 +54,11 @@ def _guard(path: Path, text: str) -> None:
 
 
 def write_files(
-    out: Path, files: Mapping[str, str], *, force: bool = False, guarded: frozenset[str] | None = None
+    out: Path,
+    files: Mapping[str, str],
+    *,
+    force: bool = False,
+    guarded: frozenset[str] | None = None,
 ) -> list[Written]:
     """Write texts below a folder, each in one rename, after all of them were checked and staged.
 

@@ -26,7 +26,10 @@ def check(
     statuses = drift.check(listed)
     drifted = [s for s in statuses if s.status != "fresh"]
     if as_json:
-        rows = [{"path": s.path, "status": s.status, "detail": s.detail, "mend": s.mend} for s in statuses]
+        rows = [
+            {"path": s.path, "status": s.status, "detail": s.detail, "mend": s.mend}
+            for s in statuses
+        ]
         typer.echo(json.dumps({"out": str(listed.out), "files": rows}, indent=2))
         return 1 if drifted else 0
     for status in drifted:

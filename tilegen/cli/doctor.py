@@ -19,11 +19,16 @@ def doctor(
     """Say what is here and what is missing: compilers, OpenMP, PyCUDA, driver, GPU; and what to install."""
     findings = examine()
     if as_json:
-        rows = [{"name": f.name, "found": f.found, "detail": f.detail, "install": f.install} for f in findings]
+        rows = [
+            {"name": f.name, "found": f.found, "detail": f.detail, "install": f.install}
+            for f in findings
+        ]
         typer.echo(json.dumps(rows, indent=2))
         return 0
     for finding in findings:
-        out.print(f"{'found  ' if finding.found else 'missing'} {finding.name:<12} {finding.detail}")
+        out.print(
+            f"{'found  ' if finding.found else 'missing'} {finding.name:<12} {finding.detail}"
+        )
         if not finding.found and finding.install:
             out.print(f"                     {finding.install}")
     return 0

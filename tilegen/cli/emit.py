@@ -29,13 +29,24 @@ def emit(
     assignments: opt.SetOption = None,
     kernels: opt.GlobOption = "*",
     folder: Annotated[
-        Optional[Path], typer.Option("--out-dir", "-o", help="Output folder; default: the project's.")
+        Optional[Path],
+        typer.Option("--out-dir", "-o", help="Output folder; default: the project's."),
     ] = None,
-    stdout: Annotated[bool, typer.Option("--stdout", help="Print the source instead of writing.")] = False,
-    add: Annotated[bool, typer.Option("--add", help="Also append the kernel to tilegen.toml.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that were edited by hand.")] = False,
-    prune: Annotated[bool, typer.Option("--prune", help="Remove files that the list no longer makes.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Build and run at once what was written.")] = False,
+    stdout: Annotated[
+        bool, typer.Option("--stdout", help="Print the source instead of writing.")
+    ] = False,
+    add: Annotated[
+        bool, typer.Option("--add", help="Also append the kernel to tilegen.toml.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace files that were edited by hand.")
+    ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove files that the list no longer makes.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Build and run at once what was written.")
+    ] = False,
 ) -> int:
     """Write kernels: one by its operator and fields, or without a kernel all of `tilegen.toml`.
 
@@ -54,7 +65,9 @@ def emit(
     if kernel is None and kernels == "*" and not stdout:
         rendered, duplicates = drift.render_list(listed)
         if duplicates:
-            raise CheckFailed("\n".join(f"{d.path}: {d.detail}" for d in duplicates), duplicates[0].mend)
+            raise CheckFailed(
+                "\n".join(f"{d.path}: {d.detail}" for d in duplicates), duplicates[0].mend
+            )
         files = drift.emitted(rendered)
         unguarded = {index.INDEX, index.CMAKE, index.UMBRELLA, manifest.FILE}
         stale = manifest.read(folder or listed.out).owned() - set(files)

@@ -21,7 +21,9 @@ from tilegen.plans import make_plan
 def list_kernels(
     kernels: opt.GlobOption = "*",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    cmake: Annotated[bool, typer.Option("--cmake", help="Print the source paths, one a line.")] = False,
+    cmake: Annotated[
+        bool, typer.Option("--cmake", help="Print the source paths, one a line.")
+    ] = False,
 ) -> int:
     """Print the kernels of `tilegen.toml`: name, target, and the command that makes each."""
     listed = kernel_list.read(kernel_list.find())

@@ -26,13 +26,15 @@ Kernel = Annotated[
     ),
 ]
 TileOption = Annotated[
-    Optional[str], typer.Option("--tile", metavar="MxNxK", help="Block of the result and depth of a slice.")
+    Optional[str],
+    typer.Option("--tile", metavar="MxNxK", help="Block of the result and depth of a slice."),
 ]
 StagesOption = Annotated[
     Optional[int], typer.Option("--stages", help="Slices in flight in shared memory.")
 ]
 DtypeOption = Annotated[
-    Optional[str], typer.Option("--dtype", help="Element type of the inputs: f16, bf16, f32, f64, ...")
+    Optional[str],
+    typer.Option("--dtype", help="Element type of the inputs: f16, bf16, f32, f64, ..."),
 ]
 LayoutOption = Annotated[
     Optional[str],
@@ -45,15 +47,20 @@ EpilogueOption = Annotated[
 TargetOption = Annotated[
     Optional[list[str]],
     typer.Option(
-        "--target", "-t", help="sm_80, sm_90a, x86-64-v4, ... Repeatable. Default: sm_80 and portable C."
+        "--target",
+        "-t",
+        help="sm_80, sm_90a, x86-64-v4, ... Repeatable. Default: sm_80 and portable C.",
     ),
 ]
 SetOption = Annotated[
     Optional[list[str]],
-    typer.Option("--set", "-s", metavar="FIELD=VALUE", help="Any other field; --FIELD VALUE does too."),
+    typer.Option(
+        "--set", "-s", metavar="FIELD=VALUE", help="Any other field; --FIELD VALUE does too."
+    ),
 ]
 GlobOption = Annotated[
-    str, typer.Option("--kernels", metavar="GLOB", help="Only kernels of the list whose name matches.")
+    str,
+    typer.Option("--kernels", metavar="GLOB", help="Only kernels of the list whose name matches."),
 ]
 
 
@@ -96,7 +103,9 @@ def given_fields(
     return given
 
 
-def specs(kernel: str | None, targets: list[str] | None, given: dict[str, str], glob: str) -> list[KernelSpec]:
+def specs(
+    kernel: str | None, targets: list[str] | None, given: dict[str, str], glob: str
+) -> list[KernelSpec]:
     """The kernels that a command line means.
 
     With a kernel and no target, an option applies to those of the default targets whose schedule has
@@ -108,7 +117,9 @@ def specs(kernel: str | None, targets: list[str] | None, given: dict[str, str], 
     if kernel is None:
         if given or targets:
             flag = fields.flag(next(iter(given), "target"))
-            raise UsageError(f"{flag} needs a kernel", "Name one: tilegen emit gemm " + flag + " ...")
+            raise UsageError(
+                f"{flag} needs a kernel", "Name one: tilegen emit gemm " + flag + " ..."
+            )
         listed = kernel_list.read(kernel_list.find())
         return list(listed.specs) if glob == "*" else listed.select(glob)
     operator, more = registry.operator_of(kernel)

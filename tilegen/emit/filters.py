@@ -8,6 +8,7 @@ import textwrap
 from tilegen.errors import UsageError
 from tilegen.names import c_ident
 
+
 def doc(text: str) -> str:
     """Return text that is safe inside a C comment.
 

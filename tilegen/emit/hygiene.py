@@ -22,7 +22,9 @@ def faults(text: str) -> list[str]:
             found.append(f"line {number}: trailing space")
         # The first line is the command that reproduces the file, as long as it must be.
         if len(line) > COLUMNS and number > 1:
-            found.append(f"line {number}: {len(line)} columns, {COLUMNS} allowed: {line.strip()[:60]}")
+            found.append(
+                f"line {number}: {len(line)} columns, {COLUMNS} allowed: {line.strip()[:60]}"
+            )
         if not line and blank:
             found.append(f"line {number}: two blank lines in a row")
         blank = not line
@@ -33,4 +35,6 @@ def require_clean(path: str, text: str) -> None:
     """Raise TemplateFault naming each fault of layout in `text`, which would be written to `path`."""
     found = faults(text)
     if found:
-        raise TemplateFault(f"{path}: emitted text is not clean", "\n".join(f"  {f}" for f in found))
+        raise TemplateFault(
+            f"{path}: emitted text is not clean", "\n".join(f"  {f}" for f in found)
+        )

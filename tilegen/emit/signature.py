@@ -53,7 +53,9 @@ def grouped(plan: Plan) -> list[list[Argument]]:
             doc = f"elements from one {dim} of {tensor.name} to the next"
             group.append(Argument(stride, "int64_t", "stride", tensor, doc))
         groups.append(group)
-    groups.append([Argument(s.name, s.dtype.c, "scalar", None, s.doc) for s in plan.problem.scalars()])
+    groups.append(
+        [Argument(s.name, s.dtype.c, "scalar", None, s.doc) for s in plan.problem.scalars()]
+    )
     if plan.uses_workspace:
         doc = "device memory" if backend == "cuda" else "memory"
         groups.append(

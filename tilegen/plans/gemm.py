@@ -30,7 +30,9 @@ def gemm_facts(plan: Plan, threads: int, shared: int, registers: int) -> list[Fa
     return [
         Fact("tile", f"{bm} x {bn} x {bk}", "elements of M, N and K that a block holds at once"),
         Fact("threads", str(threads), f"{threads // 32} warps; {target} allows 1024 in a block"),
-        Fact("shared memory", f"{shared} bytes", f"{target} allows {target.shared_block} in a block"),
+        Fact(
+            "shared memory", f"{shared} bytes", f"{target} allows {target.shared_block} in a block"
+        ),
         Fact("registers", f"about {registers}", f"a thread, estimated; {target} allows 255"),
         Fact(
             "occupancy",

@@ -91,11 +91,15 @@ class Gemm(Problem):
         set_("dtype", dtype(self.dtype))
         if self.dtype not in ACCUMULATOR:
             known = ", ".join(t.name for t in ACCUMULATOR)
-            raise UsageError(f"--dtype: a gemm has no inputs of type {self.dtype}", f"Types: {known}")
+            raise UsageError(
+                f"--dtype: a gemm has no inputs of type {self.dtype}", f"Types: {known}"
+            )
         set_("layout", Layout.parse(self.layout))
         set_("epilogue", _epilogue(self.epilogue))
         set_("operands", _operand_types(self.operands))
-        default_out = {I8: I32, U8: I32, TF32: F32, E4M3: BF16, E5M2: BF16}.get(self.dtype, self.dtype)
+        default_out = {I8: I32, U8: I32, TF32: F32, E4M3: BF16, E5M2: BF16}.get(
+            self.dtype, self.dtype
+        )
         set_("out_dtype", dtype(self.out_dtype) if self.out_dtype else default_out)
         _ = self.typed  # binds the formula, so that a wrong one fails here
 
@@ -195,7 +199,9 @@ class Gemm(Problem):
             Size("k", "length of each sum"),
         )
 
-    def _tensor(self, name: str, role: str, kind: DType, dims: tuple[str, ...], text: str) -> Tensor:
+    def _tensor(
+        self, name: str, role: str, kind: DType, dims: tuple[str, ...], text: str
+    ) -> Tensor:
         ld = f"ld{name}" if len(name) == 1 else f"ld_{name}"
         strides = {1: (), 2: (ld,), 3: (f"stride_{name}", ld)}[len(dims)]
         return Tensor(name, role, kind, dims, strides, text)
@@ -204,7 +210,9 @@ class Gemm(Problem):
         batch = ("batch",) if self.batched else ()
         found = [
             self._tensor("a", "input", self.storage, batch + self.layout.a_dims, "the left matrix"),
-            self._tensor("b", "input", self.storage, batch + self.layout.b_dims, "the right matrix"),
+            self._tensor(
+                "b", "input", self.storage, batch + self.layout.b_dims, "the right matrix"
+            ),
         ]
         formula, in_out = self.formula, self.formula.in_out
         for name, kind in self.typed.operands.items():
@@ -218,7 +226,8 @@ class Gemm(Problem):
 
     def scalars(self) -> tuple[Scalar, ...]:
         return tuple(
-            Scalar(name, kind, "a scalar of the epilogue") for name, kind in self.typed.scalars.items()
+            Scalar(name, kind, "a scalar of the epilogue")
+            for name, kind in self.typed.scalars.items()
         )
 
     def flops(self, sizes: Sizes) -> int:

@@ -111,7 +111,9 @@ def infer_sizes(plan: Plan, views: Mapping[str, View]) -> dict[str, int]:
     source: dict[str, str] = {}
     for tensor in plan.problem.tensors():
         if tensor.name not in views:
-            raise ArgumentError(f"{tensor.name} is missing: {tensor.doc}, [{','.join(tensor.dims)}]")
+            raise ArgumentError(
+                f"{tensor.name} is missing: {tensor.doc}, [{','.join(tensor.dims)}]"
+            )
         view = views[tensor.name]
         _check_array(tensor, view)
         for dim, extent in zip(tensor.dims, view.shape):
@@ -176,7 +178,9 @@ def marshal(
     names = {t.name for t in plan.problem.tensors()}
     for name in arrays:
         if name not in names:
-            raise ArgumentError(f"the kernel has no array '{name}'", f"Arrays: {', '.join(sorted(names))}")
+            raise ArgumentError(
+                f"the kernel has no array '{name}'", f"Arrays: {', '.join(sorted(names))}"
+            )
     views = {name: View.of(array, name) for name, array in arrays.items()}
     sizes = infer_sizes(plan, views)
     _check_overlap(plan, views)

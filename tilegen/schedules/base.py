@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tilegen.errors import IllegalSchedule
+from tilegen.fields import flag, options, to_text
 from tilegen.problems.base import Problem
 from tilegen.targets import Target
+from tilegen.values import Tile
 
 
 @dataclass(frozen=True)
@@ -20,12 +23,10 @@ class Violation:
     Attributes:
         field: the schedule's field, as in `tile`.
         message: what is wrong, with the numbers.
-        legal: the nearest legal values as flags, such as `--stages 2 (131072 bytes)`.
     """
 
     field: str
     message: str
-    legal: str = ""
 
 
 class Schedule(ABC):
@@ -80,14 +81,63 @@ class Schedule(ABC):
 
 
 def require_legal(schedule: Schedule, problem: Problem, target: Target) -> None:
-    """Raise IllegalSchedule listing every violation, each with numbers and the nearest legal values."""
+    """Raise IllegalSchedule listing every violation, with numbers and the nearest legal schedules."""
     refusal = type(schedule).accepts(problem, target)
     broken = [refusal] if refusal else schedule.violations(problem, target)
     if not broken:
         return
-    lines = []
-    for violation in broken:
-        lines.append(f"  {violation.message}")
-        if violation.legal:
-            lines.append(f"  Legal: {violation.legal}")
+    lines = [f"  {violation.message}" for violation in broken]
+    if refusal is None:
+        near = nearest_legal(schedule, problem, target)
+        if near:
+            lines.append(f"  Legal: {', or '.join(near)}")
     raise IllegalSchedule(f"schedule does not fit {target}", "\n".join(lines))
+
+
+def nearest_legal(
+    schedule: Schedule, problem: Problem, target: Target, count: int = 2
+) -> list[str]:
+    """The closest legal schedules of the class, as the flags that lead to them.
+
+    First every value that one field takes in the search space is tried in the schedule's own place,
+    then whole schedules of the space; fewer changed fields and smaller ratios are closer.
+    """
+    space = list(type(schedule).candidates(problem, target))
+    tried: dict[Schedule, float] = {}
+    for name in options(type(schedule)):
+        for value in {getattr(s, name) for s in space}:
+            other = dataclasses.replace(schedule, **{name: value})
+            tried.setdefault(other, _distance(schedule, other))
+    for other in space:
+        tried.setdefault(other, _distance(schedule, other))
+    found: list[str] = []
+    for other in sorted(tried, key=lambda s: (tried[s], str(s))):
+        if other.violations(problem, target):
+            continue
+        found.append(_changed(schedule, other))
+        if len(found) == count:
+            break
+    return found
+
+
+def _changed(schedule: Schedule, other: Schedule) -> str:
+    words = []
+    for name in options(type(schedule)):
+        value = getattr(other, name)
+        if value != getattr(schedule, name):
+            words.append(f"{flag(name)} {to_text(value)}")
+    return " ".join(words)
+
+
+def _distance(schedule: Schedule, other: Schedule) -> float:
+    total = 0.0
+    for name in options(type(schedule)):
+        a, b = getattr(schedule, name), getattr(other, name)
+        if a == b:
+            continue
+        total += 4
+        pairs = zip(a, b) if isinstance(a, Tile) and isinstance(b, Tile) else [(a, b)]
+        for x, y in pairs:
+            if isinstance(x, int) and isinstance(y, int) and min(x, y) > 0:
+                total += abs(math.log2(x / y))
+    return total

@@ -83,7 +83,6 @@ class SimtGemm(Schedule):
                         "thread_tile",
                         f"thread_tile {self.thread_tile} does not tile {self.tile}: {'MN'[axis]} needs a "
                         f"multiple of {QUAD} that divides {block}, not {own}",
-                        f"--thread-tile {'x'.join(['4', '4'])}",
                     )
                 )
         if broken:
@@ -94,7 +93,6 @@ class SimtGemm(Schedule):
                     "thread_tile",
                     f"tile {self.tile} with thread_tile {self.thread_tile} needs {self.threads} threads; "
                     f"{target} runs 32 to {target.threads_block} in a block, in warps of 32",
-                    "--tile 128x128x16 --thread-tile 8x8 (256 threads)",
                 )
             )
             return broken
@@ -105,7 +103,6 @@ class SimtGemm(Schedule):
                     "tile",
                     f"depth {self.tile[2]} must be a multiple of {wide} ({problem.dtype} in 16 bytes), "
                     f"at most 64",
-                    f"--tile {self.tile[0]}x{self.tile[1]}x16",
                 )
             )
         for axis in (0, 1):
@@ -116,7 +113,6 @@ class SimtGemm(Schedule):
                         "tile",
                         f"{self.threads} threads cannot share a slice of {self.tile[axis]} x {self.tile[2]} "
                         f"elements in chunks of {wide}: {chunks} is no multiple of {self.threads * wide}",
-                        f"--tile {self.tile[0]}x{self.tile[1]}x{self.tile[2] * 2}",
                     )
                 )
         shared = self.shared_bytes(element)
@@ -126,7 +122,6 @@ class SimtGemm(Schedule):
                     "tile",
                     f"tile {self.tile} needs {shared} bytes of static shared memory; a block may have "
                     f"{target.shared_default}",
-                    f"--tile {self.tile[0]}x{self.tile[1]}x{max(wide, self.tile[2] // 2)}",
                 )
             )
         registers = self.registers(element)
@@ -137,11 +132,10 @@ class SimtGemm(Schedule):
                     "thread_tile",
                     f"thread_tile {self.thread_tile} needs about {registers} registers a thread; {target} "
                     f"gives {allowed} to each of {self.threads} threads",
-                    "--thread-tile 8x8, or fewer threads",
                 )
             )
         if self.group < 1:
-            broken.append(Violation("group", f"group {self.group} must be at least 1", "--group 8"))
+            broken.append(Violation("group", f"group {self.group} must be at least 1"))
         return broken
 
     def tokens(self) -> list[str]:

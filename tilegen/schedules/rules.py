@@ -12,7 +12,5 @@ def tile_rank(field: str, tile: Tile, rank: int) -> list[Violation]:
         return []
     example = "x".join(["128", "128", "32", "2"][:rank])
     return [
-        Violation(
-            field, f"{field} {tile} has {len(tile)} extents, {rank} needed", f"--{field} {example}"
-        )
+        Violation(field, f"{field} {tile} has {len(tile)} extents, {rank} needed, as in {example}")
     ]

@@ -52,7 +52,9 @@ def run_compiler(command: Sequence[str], what: str) -> str:
         shown = "\n".join(f"  {line}" for line in lines[:20])
         hint = ""
         if "unsupported GNU version" in printed or "unsupported clang version" in printed:
-            hint = "\nnvcc refuses this host compiler: name an older one with NVCC_CCBIN or --ccbin."
+            hint = (
+                "\nnvcc refuses this host compiler: name an older one with NVCC_CCBIN or --ccbin."
+            )
         raise BuildError(f"{what} does not compile", f"{shown}\nCommand: {' '.join(command)}{hint}")
     return printed
 
@@ -86,7 +88,16 @@ def library(kernel: Rendered, flags: Sequence[str] = (), arch: CudaTarget | None
     if isinstance(kernel.spec.target, CudaTarget):
         tool = find_nvcc()
         gencode = (arch or kernel.spec.target).gencode
-        all_flags = [gencode, *CUDA_FLAGS, *flags, "-shared", "-Xcompiler", "-fPIC", "-cudart", "static"]
+        all_flags = [
+            gencode,
+            *CUDA_FLAGS,
+            *flags,
+            "-shared",
+            "-Xcompiler",
+            "-fPIC",
+            "-cudart",
+            "static",
+        ]
         all_flags += ["-Xcompiler", ",".join(WARNINGS)]
     else:
         tool = find_cc()

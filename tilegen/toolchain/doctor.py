@@ -52,7 +52,12 @@ def _driver() -> Finding:
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        return Finding("driver", False, str(error), "Install the NVIDIA driver; without it kernels are only compiled or simulated.")
+        return Finding(
+            "driver",
+            False,
+            str(error),
+            "Install the NVIDIA driver; without it kernels are only compiled or simulated.",
+        )
     version = ctypes.c_int(0)
     cuda.cuDriverGetVersion(ctypes.byref(version))
     return Finding("driver", True, f"CUDA {version.value // 1000}.{version.value % 1000 // 10}")
@@ -78,7 +83,11 @@ def _gpu() -> Finding:
 
 def examine() -> list[Finding]:
     """Look for compilers, OpenMP, PyCUDA, the driver, a GPU, CPU levels and a writable cache."""
-    findings = [_tool("nvcc", find.find_nvcc), _tool("C", find.find_cc), _tool("C++", find.find_cxx)]
+    findings = [
+        _tool("nvcc", find.find_nvcc),
+        _tool("C", find.find_cc),
+        _tool("C++", find.find_cxx),
+    ]
     findings += [_openmp(), _driver(), _pycuda(), _gpu()]
     levels = [t for t in TARGETS.values() if isinstance(t, CpuTarget) and not missing_features(t)]
     findings.append(Finding("CPU targets", True, ", ".join(t.name for t in levels)))

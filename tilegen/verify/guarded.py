@@ -32,9 +32,7 @@ class Guarded:
         return int(np.count_nonzero(self.memory[~self.inside] != POISON))
 
 
-def guarded(
-    dtype: DType, shape: tuple[int, ...], *, row_pad: int = 0, offset: int = 0
-) -> Guarded:
+def guarded(dtype: DType, shape: tuple[int, ...], *, row_pad: int = 0, offset: int = 0) -> Guarded:
     """Allocate a poisoned array.
 
     Args:

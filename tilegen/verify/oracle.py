@@ -64,7 +64,9 @@ def case_grid(problem: Problem, tile: tuple[int, ...], seeds: int) -> Iterator[C
                 yield Case(sizes, row_pad, offset, number)
 
 
-def prepare(plan: Plan, case: Case) -> tuple[dict[str, Guarded], dict[str, float], dict[str, Expected]]:
+def prepare(
+    plan: Plan, case: Case
+) -> tuple[dict[str, Guarded], dict[str, float], dict[str, Expected]]:
     """Guarded arrays with inputs drawn and outputs poisoned, the scalars, and what must come out."""
     problem = plan.problem
     rng = np.random.default_rng(case.seed)
@@ -80,7 +82,9 @@ def prepare(plan: Plan, case: Case) -> tuple[dict[str, Guarded], dict[str, float
     return arrays, scalars, problem.reference(case.sizes, drawn, scalars)
 
 
-def compare(plan: Plan, arrays: Mapping[str, Guarded], expected: Mapping[str, Expected]) -> tuple[float, str]:
+def compare(
+    plan: Plan, arrays: Mapping[str, Guarded], expected: Mapping[str, Expected]
+) -> tuple[float, str]:
     """Largest |error| / bound over the outputs, and a description of that element.
 
     NaN and infinities must stand where the float64 result has them. A bound of 0 asks for equality.
@@ -111,7 +115,9 @@ def compare(plan: Plan, arrays: Mapping[str, Guarded], expected: Mapping[str, Ex
     return worst, where
 
 
-def verify(plan: Plan, run: Runner, *, seeds: int = 1, progress: Callable[[], None] | None = None) -> Verdict:
+def verify(
+    plan: Plan, run: Runner, *, seeds: int = 1, progress: Callable[[], None] | None = None
+) -> Verdict:
     """Run a kernel over its case grid.
 
     Args:

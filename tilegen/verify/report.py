@@ -80,7 +80,9 @@ def _cpu(kernel: Rendered, seeds: int) -> Outcome:
         return Outcome(kernel.stem, "compiled", why, why)
     loaded = cpu.load(kernel.plan, library, kernel.symbol)
     threads = "OpenMP" if openmp_flags(find_cc()) else "one thread, no OpenMP"
-    return _judge(kernel, f"ran on c_openmp ({threads})", verify(kernel.plan, loaded.run, seeds=seeds))
+    return _judge(
+        kernel, f"ran on c_openmp ({threads})", verify(kernel.plan, loaded.run, seeds=seeds)
+    )
 
 
 def _cuda(kernel: Rendered, seeds: int) -> Outcome:
