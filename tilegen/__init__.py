@@ -1,1 +1,35 @@
-"""tilegen writes tiled GPU and CPU kernels as source a person would have written."""
+"""tilegen writes tiled GPU and CPU kernels as source a person would have written.
+
+    import numpy as np
+    import tilegen
+
+    kernel = tilegen.emit(tilegen.Gemm(dtype="f32", epilogue="bias_gelu"), target="portable")
+    print(kernel.source)
+    y = kernel(x, w, bias)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+# Public names and the modules they come from; imported when first used, so that `import tilegen` is quick.
+_PUBLIC = {
+    "Gemm": "tilegen.problems.gemm",
+    "Kernel": "tilegen.kernel",
+    "KernelSpec": "tilegen.spec",
+    "SimtGemm": "tilegen.schedules.gemm_simt",
+    "TilegenError": "tilegen.errors",
+    "emit": "tilegen.kernel",
+    "formula": "tilegen.formula",
+    "target": "tilegen.targets",
+}
+
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'tilegen' has no attribute '{name}'")
+    module = importlib.import_module(_PUBLIC[name])
+    return module if name == "formula" else getattr(module, name)

@@ -9,7 +9,7 @@ import typer
 
 from tilegen.cli.app import app
 from tilegen.cli.console import out
-from tilegen.toolchain.doctor import examine
+from tilegen.runtime.doctor import examine
 
 
 @app.command()
