@@ -53,7 +53,9 @@ FUNCTIONS: dict[str, Function] = _table(
     Function("where", 3, 3, "same", "a where c holds, else b; only the chosen branch is evaluated"),
     Function("min", 2, MANY, "same", "the smallest argument; NaN if any argument is NaN"),
     Function("max", 2, MANY, "same", "the largest argument; NaN if any argument is NaN"),
-    Function("clamp", 3, 3, "same", "min(max(x, low), high); NaN stays NaN"),
+    Function(
+        "clamp", 3, 3, "same", "x limited to [low, high]; NaN stays NaN, a NaN limit limits nothing"
+    ),
     Function("abs", 1, 1, "same", "absolute value"),
     Function("exp", 1, 1, "float", "e to the power x"),
     Function("exp2", 1, 1, "float", "2 to the power x"),

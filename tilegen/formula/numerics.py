@@ -27,7 +27,8 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _clamp(x: Array, low: Array, high: Array) -> Array:
-    return np.minimum(np.maximum(x, low), high)
+    above = np.where(x < low, low, x)
+    return np.where(above > high, high, above)
 
 
 def _gelu_tanh(x: Array) -> Array:
