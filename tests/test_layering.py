@@ -64,4 +64,6 @@ def test_imports_run_downwards(path: Path) -> None:
     assert own in RANK, f"{relative} belongs to no layer: add it to LAYERS"
     for name in imports_of(path):
         assert name in RANK, f"{relative} imports tilegen.{name}, which belongs to no layer"
-        assert RANK[name] <= RANK[own], f"{relative} ({own}) imports tilegen.{name}, a layer above it"
+        assert (
+            RANK[name] <= RANK[own]
+        ), f"{relative} ({own}) imports tilegen.{name}, a layer above it"

@@ -1,11 +1,11 @@
 """tilegen writes tiled GPU and CPU kernels as source a person would have written.
 
-    import numpy as np
-    import tilegen
+import numpy as np
+import tilegen
 
-    kernel = tilegen.emit(tilegen.Gemm(dtype="f32", epilogue="bias_gelu"), target="portable")
-    print(kernel.source)
-    y = kernel(x, w, bias)
+kernel = tilegen.emit(tilegen.Gemm(dtype="f32", epilogue="bias_gelu"), target="portable")
+print(kernel.source)
+y = kernel(x, w, bias)
 """
 
 from __future__ import annotations

@@ -100,7 +100,9 @@ class Kernel:
         if "out" in named and len(writes) == 1:
             named[writes[0].name] = named.pop("out")
         if len(inputs) > len(reads):
-            raise ArgumentError(f"{len(inputs)} arrays given, the kernel takes {len(reads)}: {reads}")
+            raise ArgumentError(
+                f"{len(inputs)} arrays given, the kernel takes {len(reads)}: {reads}"
+            )
         arrays = dict(zip(reads, inputs))
         scalars = {}
         for name, value in named.items():
@@ -119,14 +121,18 @@ class Kernel:
     def _allocate(self, arrays: dict[str, Any], writes: list[Any], on_host: bool) -> None:
         missing = [t for t in writes if t.name not in arrays]
         if missing and not on_host:
-            raise ArgumentError(f"{missing[0].name} is missing: give a device array to compute into")
+            raise ArgumentError(
+                f"{missing[0].name} is missing: give a device array to compute into"
+            )
         sizes: dict[str, int] = {}
         for tensor in self.rendered.plan.problem.tensors():
             if tensor.name in arrays:
                 sizes.update(zip(tensor.dims, arrays[tensor.name].shape))
         for tensor in missing:
             if tensor.role == "inout" or not all(d in sizes for d in tensor.dims):
-                raise ArgumentError(f"{tensor.name} is missing: {tensor.doc}, [{','.join(tensor.dims)}]")
+                raise ArgumentError(
+                    f"{tensor.name} is missing: {tensor.doc}, [{','.join(tensor.dims)}]"
+                )
             arrays[tensor.name] = np.empty([sizes[d] for d in tensor.dims], tensor.dtype.numpy)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
@@ -44,23 +45,31 @@ def _finalize(value: Any) -> Any:
     return value
 
 
-class _RecordingLoader(jinja2.FileSystemLoader):
-    """A loader that remembers which templates a rendering touched, for the inputs digest."""
+_STATEMENT = re.compile(r"^[ \t]*//%(.*)$", re.MULTILINE)
+_REMARK = re.compile(r"^[ \t]*//#(.*)$", re.MULTILINE)
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root, encoding="utf-8")
-        self.sources: dict[str, str] = {}
+
+def expand_line_statements(source: str) -> str:
+    """Turn `//% for ...` lines into blocks, line for line.
+
+    Jinja's own line statements swallow the blank lines that follow them; blocks with trim_blocks
+    swallow only their own line, so that a template's blank lines are the text's blank lines.
+    """
+    return _REMARK.sub(r"/*#\1 #*/", _STATEMENT.sub(r"/*%\1 %*/", source))
+
+
+class _Loader(jinja2.FileSystemLoader):
+    """Reads templates and expands their line statements."""
 
     def get_source(self, environment, template):
         source, filename, uptodate = super().get_source(environment, template)
-        self.sources[template] = source
-        return source, filename, uptodate
+        return expand_line_statements(source), filename, uptodate
 
 
 def make_environment(root: Path | None = None) -> jinja2.Environment:
     """Build the environment over the template folder (`template_root()` if not given)."""
     environment = jinja2.Environment(
-        loader=_RecordingLoader(root or template_root()),
+        loader=_Loader(root or template_root(), encoding="utf-8"),
         undefined=jinja2.StrictUndefined,
         finalize=_finalize,
         autoescape=False,
@@ -72,8 +81,6 @@ def make_environment(root: Path | None = None) -> jinja2.Environment:
         variable_end_string="}",
         comment_start_string="/*#",
         comment_end_string="#*/",
-        line_statement_prefix="//%",
-        line_comment_prefix="//#",
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -1,46 +1,69 @@
-"""Names that every GEMM template needs beyond its plan: the epilogue as C text, conditions of the launcher."""
+"""Names that every GEMM template needs beyond its plan: the epilogue as C text, the length of the sum."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tilegen.emit import tensors
-from tilegen.emit.c_expr import CUDA, C, print_formula
+from tilegen.emit.c_expr import literal, print_statements
+from tilegen.emit.filters import comment
 from tilegen.plans.base import Plan
 from tilegen.problems.gemm import Gemm
+
+# Name of the struct in templates that holds the epilogue's arrays and scalars.
+_STRUCT = "e"
 
 
 def context(plan: Plan) -> dict[str, Any]:
     """The template names of a GEMM, both backends."""
     problem: Gemm = plan.problem
     cuda = plan.target.backend == "cuda"
-    dialect = CUDA if cuda else C
-    operands = [t for t in problem.tensors() if t.name not in ("a", "b")]
-    printed = print_formula(
+    arrays = [t for t in problem.tensors() if t.name not in ("a", "b")]
+    access = "." if cuda else "->"
+    places = {t.name: tensors.element(t, f"{_STRUCT}{access}") for t in arrays}
+    reads = {t.name: places[t.name] for t in arrays if t.is_read}
+    scalars = {s.name: f"{_STRUCT}{access}{s.name}" for s in problem.scalars()}
+    printed = print_statements(
         problem.typed,
-        dialect,
-        load=lambda name, indices: tensors.element(_find(operands, name), "e."),
-        store=lambda name, indices: tensors.element(_find(operands, name), "e."),
-        scalar=lambda name: f"e.{name}",
+        plan.target.backend,
+        {"acc": "acc", **reads, **scalars},
+        {t.name: places[t.name] for t in arrays if t.is_written},
     )
-    strides = [s for t in problem.tensors() if len(t.dims) == 3 and t.name in "ab" for s in t.strides[:1]]
-    scalar = problem.skips_sum_when_zero
-    names = {
+    return {
         "computes": problem.title(),
-        "formula": problem.formula.text,
-        "helpers": printed.helpers,
-        "includes": printed.includes,
+        "formula_comment": comment(f"{problem.formula.text}, for one element."),
+        "helpers": printed.helper_texts,
+        "includes": _includes(problem, printed.includes, cuda),
         "epilogue_body": printed.lines,
-        "epilogue_members": tensors.members(operands, problem.scalars(), cuda),
-        "epilogue_assignments": tensors.assignments(operands, problem.scalars(), cuda),
+        "epilogue_members": tensors.members(arrays, problem.scalars(), cuda),
+        "epilogue_assignments": tensors.assignments(arrays, problem.scalars(), cuda),
         "result_parameters": ", ".join(f"int64_t {i}" for i in problem.indices),
         "result_position": ", ".join("at.batch" if i == "batch" else i for i in problem.indices),
         "acc_type": problem.accumulator.cuda if cuda else problem.accumulator.c,
-        "batch_strides": strides,
-        "sum_length": f"{scalar} == {dialect.literal(0.0, problem.typed.scalars[scalar])} ? 0 : k" if scalar else "k",
+        "batch_strides": [t.strides[0] for t in problem.tensors()[:2] if problem.batched],
+        "strides_or": "".join(
+            f" | {t.strides[0]}" for t in problem.tensors()[:2] if problem.batched
+        ),
+        "sum_length": _sum_length(problem),
     }
-    return names
 
 
-def _find(operands, name):
-    return next(t for t in operands if t.name == name)
+def _sum_length(problem: Gemm) -> str:
+    """C text of the number of terms to sum: 0 where a scalar makes the epilogue ignore the sum."""
+    scalar = problem.skips_sum_when_zero
+    if scalar is None:
+        return "k"
+    return f"{scalar} == {literal(0.0, problem.typed.scalars[scalar])} ? 0 : k"
+
+
+def _includes(problem: Gemm, printed: tuple[str, ...], cuda: bool) -> list[str]:
+    found = set(printed)
+    if cuda:
+        headers = {"__half": "<cuda_fp16.h>", "__nv_bfloat16": "<cuda_bf16.h>"}
+        for tensor in problem.tensors():
+            kind = tensor.dtype.cuda
+            if kind in headers:
+                found.add(headers[kind])
+            elif kind.startswith("__nv_fp8"):
+                found.add("<cuda_fp8.h>")
+    return sorted(found - {"<stdint.h>"})

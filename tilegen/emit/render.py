@@ -83,7 +83,7 @@ def context(plan: Plan, style: Style = Style()) -> dict[str, Any]:
         "requires": contract.requires(plan),
         "parameters": signature.parameter_lines(groups),
         "supports_parameters": signature.parameter_lines(supports),
-        "supports_arguments": signature.call_arguments(supports),
+        "supports_arguments": signature.call_lines(supports),
         "workspace_parameters": (
             signature.parameter_lines(groups[:1]) if plan.uses_workspace else []
         ),

@@ -99,6 +99,14 @@ def parameter_lines(groups: list[list[Argument]], columns: int = 92) -> list[str
     return lines
 
 
-def call_arguments(groups: list[list[Argument]]) -> str:
-    """The argument names, as passed on in a call."""
-    return ", ".join(a.name for group in groups for a in group)
+def call_lines(groups: list[list[Argument]], columns: int = 90) -> list[str]:
+    """The argument names, as passed on in a call, wrapped; without the closing parenthesis."""
+    names = [a.name for group in groups for a in group]
+    lines, line = [], ""
+    for name in names:
+        if line and len(line) + 2 + len(name) > columns:
+            lines.append(line + ",")
+            line = name
+        else:
+            line = f"{line}, {name}" if line else name
+    return [*lines, line]

@@ -26,10 +26,9 @@ class SimtGemmPlan(Plan):
     threads_n: int
     threads: int
     group_m: int
-    pad: int
     vector: int
-    fetch_a: int
-    fetch_b: int
+    share_a: int
+    share_b: int
     a_slice_bytes: int
     b_slice_bytes: int
     element: str
@@ -60,10 +59,9 @@ class SimtGemmPlan(Plan):
             threads_n=bn // tn,
             threads=schedule.threads,
             group_m=schedule.group,
-            pad=pad,
             vector=16 // size,
-            fetch_a=bm * bk // schedule.threads,
-            fetch_b=bn * bk // schedule.threads,
+            share_a=bm * bk // schedule.threads,
+            share_b=bn * bk // schedule.threads,
             a_slice_bytes=bk * (bm + pad) * size,
             b_slice_bytes=bk * (bn + pad) * size,
             element="double" if problem.dtype is F64 else "float",

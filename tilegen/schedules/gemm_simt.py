@@ -139,7 +139,9 @@ class SimtGemm(Schedule):
         return broken
 
     def tokens(self) -> list[str]:
-        words = [str(self.tile), f"t{self.thread_tile}"]
+        words = [str(self.tile)]
+        if self.thread_tile != Tile((8, 8)):
+            words.append(f"t{self.thread_tile}")
         if self.group != 8:
             words.append(f"g{self.group}")
         return words
