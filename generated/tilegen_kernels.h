@@ -1,0 +1,12 @@
+// Every kernel of this folder. Define TILEGEN_NO_CUDA to leave out those that need the CUDA runtime.
+#ifndef TILEGEN_KERNELS_H
+#define TILEGEN_KERNELS_H
+
+
+#ifndef TILEGEN_NO_CUDA
+#include "cuda/gemm_f32_tn_128x128x16_sm75.h"
+#include "cuda/gemm_f32_tt_blas_128x128x16_sm75.h"
+#include "cuda/gemm_f64_nt_batched_64x64x16_t4x4_sm80.h"
+#endif
+
+#endif
