@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x16
-// Inputs    b411cd7c70dd  (command, templates and emitter)
-// Body      c117484841bc  (everything below this comment)
+// Inputs    307a03768d8f  (command, templates and emitter)
+// Body      ab62e92ca380  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tn_128x128x16_sm75.h"
@@ -246,15 +246,17 @@ __device__ __forceinline__ void compute_tiles(const Shape &shape, const Element 
 
 // For operands whose rows all start on 16 bytes.
 extern "C" __global__ void __launch_bounds__(kThreads)
-tilegen_gemm_f32_tn_128x128x16_sm75_vector(
-    Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb, Epilogue epilogue) {
+    tilegen_gemm_f32_tn_128x128x16_sm75_vector(
+        Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
+        Epilogue epilogue) {
   compute_tiles<kVector>(shape, a, lda, b, ldb, epilogue);
 }
 
 // For any other operands.
 extern "C" __global__ void __launch_bounds__(kThreads)
-tilegen_gemm_f32_tn_128x128x16_sm75_scalar(
-    Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb, Epilogue epilogue) {
+    tilegen_gemm_f32_tn_128x128x16_sm75_scalar(
+        Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
+        Epilogue epilogue) {
   compute_tiles<1>(shape, a, lda, b, ldb, epilogue);
 }
 

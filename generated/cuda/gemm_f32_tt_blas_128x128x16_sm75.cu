@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x16
-// Inputs    1eb5424845c4  (command, templates and emitter)
-// Body      2b41ec8728cb  (everything below this comment)
+// Inputs    e36f41d08f83  (command, templates and emitter)
+// Body      14b9ace6c4b5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_blas_128x128x16_sm75.h"
@@ -250,15 +250,17 @@ __device__ __forceinline__ void compute_tiles(const Shape &shape, const Element 
 
 // For operands whose rows all start on 16 bytes.
 extern "C" __global__ void __launch_bounds__(kThreads)
-tilegen_gemm_f32_tt_blas_128x128x16_sm75_vector(
-    Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb, Epilogue epilogue) {
+    tilegen_gemm_f32_tt_blas_128x128x16_sm75_vector(
+        Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
+        Epilogue epilogue) {
   compute_tiles<kVector>(shape, a, lda, b, ldb, epilogue);
 }
 
 // For any other operands.
 extern "C" __global__ void __launch_bounds__(kThreads)
-tilegen_gemm_f32_tt_blas_128x128x16_sm75_scalar(
-    Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb, Epilogue epilogue) {
+    tilegen_gemm_f32_tt_blas_128x128x16_sm75_scalar(
+        Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
+        Epilogue epilogue) {
   compute_tiles<1>(shape, a, lda, b, ldb, epilogue);
 }
 

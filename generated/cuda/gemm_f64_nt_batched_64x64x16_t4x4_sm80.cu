@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  64x64x16 t4x4
-// Inputs    a7e414c02355  (command, templates and emitter)
-// Body      504e50131536  (everything below this comment)
+// Inputs    170a8a528bf1  (command, templates and emitter)
+// Body      dce8863961ab  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f64_nt_batched_64x64x16_t4x4_sm80.h"
@@ -249,15 +249,17 @@ __device__ __forceinline__ void compute_tiles(const Shape &shape, const Element 
 
 // For operands whose rows all start on 16 bytes.
 extern "C" __global__ void __launch_bounds__(kThreads)
-tilegen_gemm_f64_nt_batched_64x64x16_t4x4_sm80_vector(
-    Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb, Epilogue epilogue) {
+    tilegen_gemm_f64_nt_batched_64x64x16_t4x4_sm80_vector(
+        Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
+        Epilogue epilogue) {
   compute_tiles<kVector>(shape, a, lda, b, ldb, epilogue);
 }
 
 // For any other operands.
 extern "C" __global__ void __launch_bounds__(kThreads)
-tilegen_gemm_f64_nt_batched_64x64x16_t4x4_sm80_scalar(
-    Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb, Epilogue epilogue) {
+    tilegen_gemm_f64_nt_batched_64x64x16_t4x4_sm80_scalar(
+        Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
+        Epilogue epilogue) {
   compute_tiles<1>(shape, a, lda, b, ldb, epilogue);
 }
 

@@ -45,12 +45,24 @@ def _cuda_groups(kernels: Sequence[Rendered]) -> list[dict[str, object]]:
     ]
 
 
+# CMake conditions by the kind of machine that a C kernel needs.
+_MACHINES = {
+    "any": "TRUE",
+    "x86_64": 'CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64"',
+    "aarch64": 'CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64"',
+}
+
+
 def _c_groups(kernels: Sequence[Rendered]) -> list[dict[str, object]]:
-    groups: dict[str, list[str]] = {"any": [], "x86_64": [], "aarch64": []}
+    groups: dict[str, list[str]] = {name: [] for name in _MACHINES}
     for kernel in kernels:
         if not isinstance(kernel.spec.target, CudaTarget):
             groups[kernel.spec.target.machine].append(kernel.source)
-    return [{"machine": name, "sources": sorted(groups[name])} for name in groups if groups[name]]
+    return [
+        {"condition": _MACHINES[name], "sources": sorted(groups[name])}
+        for name in groups
+        if groups[name]
+    ]
 
 
 def index_files(kernels: Sequence[Rendered]) -> dict[str, str]:
