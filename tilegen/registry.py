@@ -21,6 +21,7 @@ _PROBLEMS = {
 # module:class of every schedule; of several that accept a problem, the first is the default.
 _SCHEDULES = [
     "tilegen.schedules.gemm_simt:SimtGemm",
+    "tilegen.schedules.gemm_mma:MmaGemm",
 ]
 
 

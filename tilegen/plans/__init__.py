@@ -10,6 +10,7 @@ from tilegen.spec import KernelSpec
 # schedule class: module:class of its plan.
 _PLANS = {
     "SimtGemm": "tilegen.plans.gemm_simt:SimtGemmPlan",
+    "MmaGemm": "tilegen.plans.gemm_mma:MmaGemmPlan",
 }
 
 
