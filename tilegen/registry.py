@@ -99,6 +99,11 @@ def schedule_class(problem: Problem, where: Target, name: str = "") -> type[Sche
     )
 
 
+def nearest_flag(name: str, known: list[str]) -> str:
+    """The closest of the known fields, written as a flag, for a message."""
+    return nearest(fields.flag(name), [fields.flag(k) for k in known])
+
+
 def make(operator: str, where: Target, given: Mapping[str, Any]) -> tuple[Problem, Schedule]:
     """Build a problem and a schedule from the options of a command line or of `tilegen.toml`.
 
@@ -118,13 +123,21 @@ def make(operator: str, where: Target, given: Mapping[str, Any]) -> tuple[Proble
     of_problem = fields.options(cls)
     problem = cls(**fields.from_text(cls, {k: v for k, v in given.items() if k in of_problem}))
     rest = {k: v for k, v in given.items() if k not in of_problem}
+    anywhere = {n for c in schedule_classes(operator) for n in fields.options(c)}
+    for option in rest:
+        if option not in anywhere:
+            known = [*of_problem, *sorted(anywhere), "schedule"]
+            raise UsageError(
+                f"{operator} has no option {fields.flag(option)}{nearest_flag(option, known)}",
+                f"Options: {', '.join(fields.flag(k) for k in known)}",
+            )
     chosen = schedule_class(problem, where, wanted)
     of_schedule = fields.options(chosen)
     for name in rest:
         if name not in of_schedule:
             known = [*of_problem, *of_schedule, "schedule"]
             raise UsageError(
-                f"{operator} on {where} has no option {fields.flag(name)}{nearest(name, known)}",
+                f"{operator} on {where} has no option {fields.flag(name)}{nearest_flag(name, known)}",
                 f"Options: {', '.join(fields.flag(k) for k in known)}",
             )
     return problem, chosen.with_options(problem, where, fields.from_text(chosen, rest))

@@ -6,7 +6,6 @@ import os
 import sys
 import traceback
 
-import click
 import typer
 
 from tilegen.cli.console import err
@@ -33,6 +32,11 @@ def _register() -> None:
     from tilegen.cli import build, check, doctor, emit, listing, plan, verify  # noqa: F401
 
 
+def _is_usage(error: Exception) -> bool:
+    """Whether the parser raised it; typer brings its own click, so the class is known by name."""
+    return any(cls.__name__ == "ClickException" for cls in type(error).__mro__)
+
+
 def main() -> None:
     """Entry point of the `tilegen` command."""
     _register()
@@ -42,13 +46,10 @@ def main() -> None:
     except TilegenError as error:
         err(error)
         sys.exit(error.exit_code)
-    except click.exceptions.Abort:
+    except typer.Abort:
         sys.stderr.write("stopped\n")
         sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(2)
-    except click.exceptions.Exit as error:
+    except typer.Exit as error:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")
@@ -57,6 +58,9 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except Exception as error:
+        if _is_usage(error):
+            error.show()
+            sys.exit(2)
         if os.environ.get("TILEGEN_DEBUG"):
             traceback.print_exc()
         sys.stderr.write(
