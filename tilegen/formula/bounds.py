@@ -109,6 +109,7 @@ class _Bounds:
         self.typed = values.typed
         self.unit = self.typed.compute.epsilon
         self.tiny = float(np.finfo(self.typed.compute.numpy).smallest_subnormal)
+        self.largest = float(np.finfo(self.typed.compute.numpy).max)
         self.named: dict[str, Array] = {}
         self._known: dict[int, tuple[Node, Array]] = {}
         at = {name: special.indices for name, special in self.typed.specials.items()}
@@ -130,11 +131,11 @@ class _Bounds:
         return result
 
     def bound(self, node: Node) -> Array:
-        """The error bound of a node; NaN or infinite values have the bound inf."""
+        """The error bound of a node; NaN, infinity and what overflows have the bound inf."""
         if id(node) not in self._known:
             error = np.asarray(self._compute(node), dtype=np.float64)
             value = self.values.value(node)
-            odd = ~np.isfinite(value) if value.dtype.kind == "f" else False
+            odd = ~(np.abs(value) <= self.largest) if value.dtype.kind == "f" else False
             self._known[id(node)] = node, np.where(np.isnan(error) | odd, np.inf, error)
         return self._known[id(node)][1]
 
@@ -163,8 +164,13 @@ class _Bounds:
                 divisor = np.maximum(np.abs(value(b)) - bound(b), 0.0)
                 both = (bound(a) + _times(np.abs(value(node)), bound(b))) / divisor
                 return both + self._rounding(node, "rounded")
-            case Binary(op, a, b):
-                return self._sampled(node, (a, b), lambda x, y: _power(op, x, y))
+            case Binary("**", a, b):
+                return self._sampled(node, (a, b), np.power)
+            case Binary(_, a, b):
+                # // and % of integers: exact, or anything their operands' errors may make of them.
+                unsure = bound(a) + bound(b) > 0
+                whole = np.abs(value(node)) + bound(a) + np.abs(value(b)) + bound(b) + 1.0
+                return np.where(unsure, whole, 0.0)
             case Compare(_, a, b):
                 reach = bound(a) + bound(b)
                 near = np.abs(value(a).astype(np.float64) - value(b)) <= reach
@@ -254,10 +260,6 @@ def spacing(x: Array, error: Array, kind: DType) -> Array:
 def _times(a: Array, b: Array) -> Array:
     """a * b with 0 * inf = 0: an exact zero hides what the other side may be."""
     return np.where((a == 0) | (b == 0), 0.0, a * b)
-
-
-def _power(op: str, x: Array, y: Array) -> Array:
-    return np.power(x, y) if op == "**" else x
 
 
 def _change(moved: Array, centre: Array) -> Array:

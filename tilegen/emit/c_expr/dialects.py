@@ -40,6 +40,7 @@ class Dialect:
         loads: C function from a storage type to float; an empty name is a cast.
         stores: C function from float to a storage type.
         bool_type: the type of a named condition.
+        library: functions that the language's own headers declare.
     """
 
     name: str
@@ -49,6 +50,11 @@ class Dialect:
     loads: Mapping[str, str]
     stores: Mapping[str, str]
     bool_type: str
+    library: frozenset[str]
+
+    def is_library(self, name: str) -> bool:
+        """Whether a called function needs no helper text."""
+        return name in self.library
 
     def function(self, name: str, kind: DType) -> str:
         """The C function for a formula's function on arguments of type `kind`."""
@@ -83,6 +89,7 @@ C = Dialect(
     loads={n: f"{n}_to_f32" for n in ("f16", "bf16", "e4m3", "e5m2")},
     stores={n: f"f32_to_{n}" for n in ("f16", "bf16", "e4m3", "e5m2")},
     bool_type="int",
+    library=frozenset("sqrtf sinf cosf fabsf powf isnan fabs rint pow expm1".split()) | {*PLAIN},
 )
 
 CUDA = Dialect(
@@ -100,6 +107,9 @@ CUDA = Dialect(
         "e5m2": "to_e5m2",
     },
     bool_type="bool",
+    library=frozenset("rintf rsqrtf expm1f powf fabsf isnan fabs rint rsqrt pow expm1".split())
+    | frozenset("__half2float __bfloat162float __float2half_rn __float2bfloat16_rn".split())
+    | {*PLAIN, *(f"{n}f" for n in PLAIN)},
 )
 
 DIALECTS = {"c": C, "c_openmp": C, "cuda": CUDA}

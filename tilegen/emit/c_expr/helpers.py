@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from jinja2 import nodes
 
 from tilegen.emit.c_expr.dialects import TAILS, Dialect, dialect
 from tilegen.emit.c_expr.literals import literal
@@ -67,7 +68,7 @@ def _names(into: Dialect, kind: DType) -> Names:
 def _macros(part: str) -> tuple[str, ...]:
     """The macros of a part, in the order of its text."""
     source = environment().loader.get_source(environment(), part)[0]
-    return tuple(re.findall(r"^//% macro (\w+)\(", source, re.MULTILINE))
+    return tuple(m.name for m in environment().parse(source).find_all(nodes.Macro))
 
 
 def catalogue(into: str | Dialect) -> dict[str, str]:

@@ -95,7 +95,7 @@ def print_statements(
         lines += _statement(
             statement, printer, stores or {}, _read_in(statement.name, later), width
         )
-    used = [name for name in printer.used if name in catalogue(into)]
+    used = [name for name in printer.used if not into.is_library(name)]
     texts = helper_texts(used, into)
     return Printed(tuple(lines), closure(used, into), texts, includes_for([*texts, *lines], into))
 
@@ -109,7 +109,7 @@ def _local(statement: Assign, into: Dialect) -> str:
 
 
 def _functions(into: Dialect) -> frozenset[str]:
-    return frozenset((*catalogue(into), *into.f32.values(), *into.f64.values()))
+    return frozenset((*catalogue(into), *into.library))
 
 
 def _read_in(name: str, statements: tuple[Assign, ...]) -> bool:
