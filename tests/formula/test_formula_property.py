@@ -83,7 +83,7 @@ def environment(kind, rng: np.random.Generator) -> dict:
         "scale": rng.normal(size=3).astype(BF16.numpy),
         "r": rng.normal(size=(3, 5)).astype(E4M3.numpy),
         "q": rng.integers(-9, 9, size=(3, 5)).astype(I8.numpy),
-        "alpha": 0.75,
+        "alpha": 0.7,
     }
 
 
@@ -109,7 +109,7 @@ def check(text: str, kind, out, folder, seed: int = 0) -> None:
         assert agree(got[name], value, bound), (text, got[name], value, bound)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     first=expressions(),
     second=expressions(),

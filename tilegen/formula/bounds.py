@@ -24,6 +24,7 @@ from tilegen.formula.nodes import (
     Logical,
     Name,
     Node,
+    Number,
     Operand,
     Reduce,
     Select,
@@ -149,6 +150,8 @@ class _Bounds:
     def _compute(self, node: Node) -> Array | float:
         value, bound = self.values.value, self.bound
         match node:
+            case Number(v) if node.dtype.is_float:
+                return abs(float(node.dtype.numpy.type(v)) - v)
             case Name(name):
                 return self.named.get(name, 0.0)
             case Operand(name):

@@ -58,7 +58,7 @@ def evaluate(
 
     Args:
         env: an array for each operand and each special value (`acc`), with one axis an index in the order
-            of its indices; a number for each scalar.
+            of its indices; a number for each scalar, which is rounded to the scalar's type.
         sizes: extents of indices that no array carries.
         offsets: what the first element of an index counts from, 0 by default; for work in blocks.
         store: convert each output to its storage type. False leaves the float64 (or integer) values,
@@ -167,6 +167,8 @@ class Evaluator:
                         f"no value for '{name}'", f"Needed: {' '.join([*wanted, *arrays])}"
                     )
                 self.named[name + mark] = self.align(name, env[name], indices, kind)
+        for name, kind in typed.scalars.items():
+            self.named[name] = numerics.round_to(self.named[name], kind)
 
     def value(self, node: Node) -> Array:
         """The value of a node, computed once."""
