@@ -69,7 +69,7 @@ BAD = [
     (["emit", "gemm", "--epilogue", "bias[n] + 1"], "does not mention acc"),
     (["emit", "gemm", "--operands", "bais:f32", "--epilogue", "bias"], "no operand 'bais'"),
     (["emit", "gemm", "--set", "tile"], "--set tile is not FIELD=VALUE"),
-    (["emit", "gemm", "--tille", "64x64x32"], "--tille"),
+    (["emit", "gemm", "--tille", "64x64x32"], "did you mean '--tile'"),
     (["emit", "gemm", "--dtype", "f32", "-t", "sm_75", "--stages", "3"], "no option --stages"),
     (["emit", "gemm", "--tile", "64x64x32", "--set", "tile=64x64x32"], "--tile is given twice"),
     (["emit", "--tile", "64x64x32"], "--tile needs a kernel"),

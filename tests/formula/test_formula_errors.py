@@ -14,12 +14,22 @@ KNOWN = {"operands": {"bias": F32, "residual": F32}, "scalars": {"alpha": F32}}
 
 # formula, start of the message, text under the carets, part of the hint
 PARSING = [
-    ("gleu(acc + bias[n])", "unknown function 'gleu'", "gleu", "Did you mean 'gelu'? Functions: where"),
+    (
+        "gleu(acc + bias[n])",
+        "unknown function 'gleu'",
+        "gleu",
+        "Did you mean 'gelu'? Functions: where",
+    ),
     ("zzz(acc)", "unknown function 'zzz'", "zzz", "Functions: where"),
     ("acc + ", "this does not parse", "", "A formula is one or more of"),
     ("(acc", "this does not parse", "(", "A formula is one or more of"),
     ("", "the formula is empty", "", "Write an expression"),
-    ("if acc > 0: acc", "a Python `if` cannot choose by a value", "if acc > 0: acc", "where(c, a, b)"),
+    (
+        "if acc > 0: acc",
+        "a Python `if` cannot choose by a value",
+        "if acc > 0: acc",
+        "where(c, a, b)",
+    ),
     ("for i in x: i", "a formula has no loops", "for i in x: i", "index names are the loops"),
     ("while x: x", "a formula has no loops", "while x: x", "index names"),
     ("c[m,n] += acc", "a formula has no augmented assignment", "c[m,n] += acc", "in full"),
@@ -37,7 +47,12 @@ PARSING = [
     ("{acc}", "a formula has no sets", "{acc}", "Operators"),
     ("(acc, acc)", "one value is needed here, not a tuple", "(acc, acc)", "assignments"),
     ("exp([x for x in acc])", "a formula has no comprehensions", "[x for x in acc]", "Reduce"),
-    ("max(x for x in acc)", "max takes 2 or more arguments, not 1", "max(x for x in acc)", "max(a, b, ...)"),
+    (
+        "max(x for x in acc)",
+        "max takes 2 or more arguments, not 1",
+        "max(x for x in acc)",
+        "max(a, b, ...)",
+    ),
     ("acc + 'a'", "a formula has no strings", "'a'", "int or float"),
     ("acc + 2j", "a formula has no complex numbers", "2j", "int or float"),
     ("acc + f'{x}'", "a formula has no strings", "f'{x}'", "Operators"),
@@ -62,7 +77,12 @@ PARSING = [
     ("acc + bias[n,n]", "index 'n' is used twice in one operand", "n", "two names"),
     ("acc + n[n]", "'n' is an index here and has no elements", "n[n]", ""),
     ("float('1.5')", "float() takes the text of inf or nan alone", "float('1.5')", "f32(x)"),
-    ("99999999999999999999 + acc", "this integer does not fit 64 bits", "99999999999999999999", "float"),
+    (
+        "99999999999999999999 + acc",
+        "this integer does not fit 64 bits",
+        "99999999999999999999",
+        "float",
+    ),
     ("sum(x[n], q)", "'q' is no index of this formula", "q", "its indices: n"),
     ("sum(x[n], 2)", "this is no index of this formula", "2", "its indices: n"),
     ("sum(x[n], (n, n))", "index 'n' is reduced twice", "n", "once"),
@@ -82,15 +102,30 @@ PARSING = [
 ]
 
 BINDING = [
-    ("acc + bais[n]", "unknown operand 'bais'", "bais[n]", "Did you mean 'bias'? Operands: bias, residual"),
-    ("acc * alhpa", "unknown name 'alhpa'", "alhpa", "Did you mean 'alpha'? Known here: acc, m, n, alpha"),
+    (
+        "acc + bais[n]",
+        "unknown operand 'bais'",
+        "bais[n]",
+        "Did you mean 'bias'? Operands: bias, residual",
+    ),
+    (
+        "acc * alhpa",
+        "unknown name 'alhpa'",
+        "alhpa",
+        "Did you mean 'alpha'? Known here: acc, m, n, alpha",
+    ),
     ("ac + bias[n]", "unknown name 'ac'", "ac", "Did you mean 'acc'?"),
     ("acc + bias[k]", "'k' is no index here", "k", "Indices: m, n."),
     ("c[m,k] = acc", "'k' is no index here", "k", "Indices: m, n."),
     ("acc[m,n] + 1", "'acc' carries no indices here", "acc[m,n]", "Write acc: it is at [m,n]."),
     ("acc = bias[n]; acc", "'acc' has a meaning here", "acc = bias[n]", "Rename it"),
     ("h = acc * 2", "nothing reads 'h'", "h = acc * 2", "h[m,n] = ..."),
-    ("acc / sum(bias[n], n)", "a reduction cannot be computed here", "sum(bias[n], n)", "one element"),
+    (
+        "acc / sum(bias[n], n)",
+        "a reduction cannot be computed here",
+        "sum(bias[n], n)",
+        "one element",
+    ),
     ("c[m] = acc", "this varies with n, and c[m] does not", "acc", "sum(e, n)"),
     ("acc // 2", "// takes integers, not f32", "acc // 2", "floor(a / b)"),
     ("acc % 2", "% takes integers, not f32", "acc % 2", "a - b * floor(a / b)"),

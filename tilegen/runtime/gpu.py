@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -109,31 +109,38 @@ class GpuKernel:
     def run(self, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, float]) -> None:
         """Compute on NumPy arrays: copy them to the device, launch, copy written ones back.
 
-        An array that is a view travels with the memory around it, so that strides, alignment and
-        guard bands are the same on the device.
-
         Raises:
             ArgumentError: as `launch`.
         """
-        device, views = {}, {}
-        for name, array in arrays.items():
-            base = _base(array)
-            address = base.ctypes.data
-            if address not in device:
-                memory = self._driver.mem_alloc(max(1, base.nbytes))
-                self._driver.memcpy_htod(memory, base.reshape(-1).view(np.uint8))
-                device[address] = (memory, base)
-            memory, _ = device[address]
-            offset = array.ctypes.data - address
-            views[name] = View(int(memory) + offset, array.shape, array.strides, array.dtype)
-        try:
-            self.launch(views, scalars)
-            self._driver.Context.synchronize()
-            for memory, base in device.values():
-                self._driver.memcpy_dtoh(base.reshape(-1).view(np.uint8), memory)
-        finally:
-            for memory, _ in device.values():
-                memory.free()
+        on_device(arrays, lambda views: self.launch(views, scalars))
+
+
+def on_device(arrays: Mapping[str, np.ndarray], call: Callable[[dict[str, View]], None]) -> None:
+    """Copy arrays to the device, call with their device Views, copy them back.
+
+    An array that is a view travels with the memory around it, so that strides, alignment and guard
+    bands are the same on the device.
+    """
+    cuda = driver()
+    device, views = {}, {}
+    for name, array in arrays.items():
+        base = _base(array)
+        address = base.ctypes.data
+        if address not in device:
+            memory = cuda.mem_alloc(max(1, base.nbytes))
+            cuda.memcpy_htod(memory, base.reshape(-1).view(np.uint8))
+            device[address] = (memory, base)
+        offset = array.ctypes.data - address
+        pointer = int(device[address][0]) + offset
+        views[name] = View(pointer, array.shape, array.strides, array.dtype)
+    try:
+        call(views)
+        cuda.Context.synchronize()
+        for memory, base in device.values():
+            cuda.memcpy_dtoh(base.reshape(-1).view(np.uint8), memory)
+    finally:
+        for memory, _ in device.values():
+            memory.free()
 
 
 def _base(array: np.ndarray) -> np.ndarray:

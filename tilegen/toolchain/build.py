@@ -66,6 +66,14 @@ def lay_out(kernel: Rendered, folder: Path) -> Path:
     return folder / Path(kernel.source).name
 
 
+def laid_out(kernel: Rendered) -> Path:
+    """Path of the kernel's source in the cache, its header beside it, for tools that read files."""
+    key = digest([text for item in sorted(kernel.files.items()) for text in item])
+    names = tuple(Path(path).name for path in kernel.files)
+    folder = cached("source", key, names, lambda folder: lay_out(kernel, folder))
+    return folder / Path(kernel.source).name
+
+
 def _key(kernel: Rendered, tool: Tool, flags: Sequence[str]) -> str:
     return digest([*kernel.files.values(), tool.path, tool.version, *tool.flags, *flags])
 
