@@ -4,10 +4,14 @@
 
 
 #ifndef TILEGEN_NO_CUDA
+#include "cuda/add_rmsnorm_bf16_v32_sm80.h"
+#include "cuda/cross_entropy_f32_v32_sm80.h"
 #include "cuda/gemm_f16_tn_128x128x32_s3_sm80.h"
 #include "cuda/gemm_f32_tn_128x128x16_sm75.h"
 #include "cuda/gemm_f32_tt_blas_128x128x16_sm75.h"
 #include "cuda/gemm_f64_nt_batched_64x64x16_t4x4_sm80.h"
+#include "cuda/layernorm_bf16_v32_sm80.h"
+#include "cuda/softmax_f32_v32_sm80.h"
 #endif
 
 #endif

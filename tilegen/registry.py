@@ -15,13 +15,18 @@ from tilegen.values import nearest
 
 # operator: module:class of its problem.
 _PROBLEMS = {
+    "formula": "tilegen.problems.formula:FormulaProblem",
     "gemm": "tilegen.problems.gemm:Gemm",
 }
+
+# The table of formulas that have a name.
+_NAMED_FORMULAS = "tilegen.problems.named:NAMED"
 
 # module:class of every schedule; of several that accept a problem, the first is the default.
 _SCHEDULES = [
     "tilegen.schedules.gemm_simt:SimtGemm",
     "tilegen.schedules.gemm_mma:MmaGemm",
+    "tilegen.schedules.rowwise:RowRegisters",
 ]
 
 
@@ -51,7 +56,14 @@ def operator_of(text: str) -> tuple[str, dict[str, str]]:
     Raises:
         UsageError: it is no operator.
     """
-    problem_class(text)
+    if text in _load(_NAMED_FORMULAS) or "=" in text:
+        return "formula", {"formula": text}
+    if text not in _PROBLEMS:
+        known = [*_PROBLEMS, *_load(_NAMED_FORMULAS)]
+        raise UsageError(
+            f"unknown operator '{text}'{nearest(text, known)}",
+            f"Operators: {', '.join(known)}; or a formula, such as 'y[m,n] = gelu(x[m,n])'.",
+        )
     return text, {}
 
 

@@ -34,6 +34,8 @@ class KernelSpec:
             UsageError, FormulaError, IllegalSchedule: with the field, the numbers and legal values.
         """
         where = target(target_name)
+        operator, implied = registry.operator_of(operator)
+        given = {**implied, **given}
         problem, schedule = registry.make(operator, where, given)
         require_legal(schedule, problem, where)
         return cls(problem, schedule, where)
@@ -61,8 +63,10 @@ class KernelSpec:
 
     def command(self) -> str:
         """The shell command that emits exactly this kernel."""
-        words = ["tilegen", "emit", self.problem.operator]
+        word, said = self.problem.head()
+        words = ["tilegen", "emit", word]
         given = {"target": self.target.name, **self.options()}
+        given = {name: value for name, value in given.items() if name not in said}
         for name, value in given.items():
             words.append(fields.flag(name))
             if value != "true":

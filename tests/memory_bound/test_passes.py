@@ -1,8 +1,8 @@
 """How a formula becomes passes over a row: what each pass reads, computes, keeps and stores."""
 
 from tilegen.formula import node_text
-from tilegen.plans.passes import arrange
-from tilegen.plans.values import lower
+from tilegen.problems.passes import arrange
+from tilegen.problems.lowering import lower
 from tilegen.problems.formula import FormulaProblem
 
 

@@ -42,9 +42,17 @@ def c_bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-def block(text: str, spaces: int) -> str:
-    """Indent a macro's output by `spaces`, for a call that already stands at that column."""
-    return textwrap.indent(str(text).strip("\n"), " " * spaces).lstrip(" ")
+def block(text: str, spaces: int, first: bool = False) -> str:
+    """Indent a macro's output by `spaces`, for a call that already stands at that column.
+
+    Lines of the preprocessor stay at column 0, where they belong.
+
+    Args:
+        first: indent the first line too, for a call that stands at column 0.
+    """
+    lines = str(text).strip("\n")
+    lines = textwrap.indent(lines, " " * spaces, lambda x: x.strip() and x[0] != "#")
+    return lines if first else lines.lstrip(" ")
 
 
 def comment(text: str, prefix: str = "// ", width: int = 100) -> str:

@@ -24,6 +24,7 @@ REVISION = 1
 
 # operator: module whose `context(plan)` gives the names that the operator's templates need besides.
 _CONTEXTS = {
+    "formula": "tilegen.emit.formula",
     "gemm": "tilegen.emit.gemm",
 }
 

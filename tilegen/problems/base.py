@@ -95,6 +95,10 @@ class Problem(ABC):
     def title(self) -> str:
         """The computation in one line of mathematics, for banners and listings."""
 
+    def head(self) -> tuple[str, frozenset[str]]:
+        """What stands after `tilegen emit`, and the options that it says."""
+        return self.operator, frozenset()
+
     @abstractmethod
     def tokens(self) -> list[str]:
         """Words of the stem that name this problem, defaults omitted: `["f16", "tn"]`."""

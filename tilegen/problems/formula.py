@@ -14,7 +14,9 @@ from tilegen.errors import UsageError
 from tilegen.fields import option
 from tilegen.problems.base import Arrays, Expected, Problem, Scalar, Size, Sizes, Tensor
 from tilegen.problems.families import Family, classify
+from tilegen.problems.lowering import lower
 from tilegen.problems.named import NAMED, Named
+from tilegen.problems.passes import Program, arrange
 from tilegen.values import F32, F64, DType, dtype, nearest
 
 # Names of the emitted text that an operand, a scalar or an index must not take.
@@ -152,12 +154,20 @@ class FormulaProblem(Problem):
         """What its indices make of it."""
         return classify(self.typed)
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        """The indices that a pass runs over: the reduced ones, or the last where nothing is reduced."""
+        return self.family.reduced or self.family.order[-1:]
+
+    def program(self, keep: bool = True) -> Program:
+        """The formula as passes; `keep` as for `arrange`."""
+        return arrange(lower(self.typed, self.along), keep)
+
     def title(self) -> str:
         return self.typed.text
 
-    def head(self) -> str:
-        """What stands after `tilegen emit`: the formula, or its name."""
-        return self.formula
+    def head(self) -> tuple[str, frozenset[str]]:
+        return self.formula, frozenset({"formula"})
 
     def tokens(self) -> list[str]:
         if self.name:

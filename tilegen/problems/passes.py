@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tilegen.formula.nodes import Cast, Name, Node, Operand, rebuild
-from tilegen.plans.values import Store, Value, Values, element_name
+from tilegen.problems.lowering import Store, Value, Values, element_name
 from tilegen.values import DType
 
 
@@ -86,11 +86,14 @@ class Program:
         return tuple(r for p in self.passes for r in p.reductions)
 
 
-def arrange(lowered: Values) -> Program:
+def arrange(lowered: Values, keep: bool = True) -> Program:
     """Cut a lowered formula into passes.
 
     An element value is kept for later passes when it is costly, or when it takes the place of two or more
     operands; anything else is computed again from what is kept.
+
+    Args:
+        keep: False for rows that nothing can hold: every pass computes what it needs from the operands.
     """
     locals_ = _Locals()
     values = [locals_.replace_in(v) for v in lowered.values]
@@ -104,7 +107,7 @@ def arrange(lowered: Values) -> Program:
         )
         for number in range(_count(values, stores))
     ]
-    work = _Keeping({v.name: v for v in values if v.varies}, varying)
+    work = _Keeping({v.name: v for v in values if v.varies}, varying, keep)
     bodies = [work.sweep([*done, *(s.value for s in out)]) for done, out in sweeps]
     rows = [v for v in values if not v.varies and not v.op]
     flat = [s for s in stores if not s.value.varies]
@@ -185,9 +188,10 @@ class _Body:
 class _Keeping:
     """Decides, pass after pass, what is computed, what is recalled from an earlier pass, what is loaded."""
 
-    def __init__(self, values: dict[str, Value], varying: set[str]) -> None:
+    def __init__(self, values: dict[str, Value], varying: set[str], keep: bool) -> None:
         self.values = values
         self.varying = varying
+        self.keep = keep
         self.available: set[str] = set()
         self.kept: set[str] = set()
 
@@ -213,7 +217,7 @@ class _Keeping:
             body.computed[name] = None
 
     def is_worth_keeping(self, value: Value) -> bool:
-        return value.is_costly or len(self.operands(value)) > 1
+        return self.keep and (value.is_costly or len(self.operands(value)) > 1)
 
     def operands(self, value: Value) -> set[str]:
         """Operand locals that the value is computed from."""

@@ -1,0 +1,18 @@
+"""Names that the templates of formulas need beyond their plans; one function a template."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from tilegen.plans.base import Plan
+
+# template: module whose `context(plan)` gives its names.
+_CONTEXTS = {
+    "cuda/rowwise.cu.j2": "tilegen.emit.rowwise_cuda",
+}
+
+
+def context(plan: Plan) -> dict[str, Any]:
+    """The template names of a formula's kernel."""
+    return import_module(_CONTEXTS[plan.template]).context(plan)

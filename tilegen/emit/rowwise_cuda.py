@@ -1,0 +1,220 @@
+"""Text of `templates/cuda/rowwise.cu.j2`: rows in registers, and rows that are read again in every pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilegen.emit import tensors
+from tilegen.emit.c_expr import includes_for
+from tilegen.emit.sweeps import Sweeps, Writer, combined, moved, op_name, partials_name, row_element
+from tilegen.emit.sweeps import row_indices, row_lines, row_texts
+from tilegen.formula.nodes import Binary, Name
+from tilegen.plans.rowwise import RowRegistersPlan
+from tilegen.problems.base import Tensor
+from tilegen.problems.lowering import COUNT
+from tilegen.problems.passes import Program
+
+PREFIX = "args."
+
+
+@dataclass(frozen=True)
+class OpText:
+    """An operation that combines two partial results."""
+
+    name: str
+    type: str
+    text: str
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """One kernel of the file: its name, the function it calls with its arguments, its block."""
+
+    name: str
+    call: str
+    block: int
+    rows: int
+    columns: int
+
+
+def context(plan: RowRegistersPlan) -> dict[str, Any]:
+    """The names of the template."""
+    problem = plan.problem
+    writer = Writer(problem, "cuda", PREFIX)
+    short = _Rows(writer, plan.short_program, hold=True)
+    long = _Rows(writer, plan.long_program, hold=False)
+    ops = {
+        (r.op, r.dtype): _operation(writer, r.op, r.dtype) for r in plan.short_program.reductions
+    }
+    names = {
+        "computes": problem.title(),
+        "prose": _prose(plan),
+        "members": [
+            f"int64_t {', '.join(s.name for s in problem.sizes())};",
+            *tensors.members(problem.tensors(), problem.scalars(), True),
+        ],
+        "assignments": [
+            *(s.name for s in problem.sizes()),
+            *(
+                line.split(" = ")[1]
+                for line in tensors.assignments(problem.tensors(), problem.scalars(), True)
+            ),
+        ],
+        "reduction_ops": list(ops.values()),
+        "partials": _partials(plan.short_program),
+        "array_parameters": [_parameter(writer, t) for t in problem.tensors()],
+        "array_arguments": ", ".join(f"args.{t.name}" for t in problem.tensors()),
+        "rows_expression": writer.extent(row_indices(problem)),
+        "row_length_expression": writer.extent(problem.along),
+        "short_rows": short,
+        "long_rows": long,
+        "aligned": _aligned(plan),
+    }
+    helpers = writer.helpers()
+    lines = [*helpers, *short.all_lines(), *long.all_lines(), *names["members"]]
+    return names | {"helpers": helpers, "includes": includes_for(lines, "cuda")}
+
+
+class _Rows:
+    """The text of one of the two row functions.
+
+    Attributes:
+        row_lines: statements that locate a row and what it has one of.
+        held: packs of operands that stay in registers.
+        held_lines: statements before their addresses.
+        kept_lines: declarations of values that stay in registers.
+        sweeps: the passes.
+        stores_before: statements that write what depends on no element.
+    """
+
+    def __init__(self, writer: Writer, program: Program, hold: bool) -> None:
+        self.writer = writer
+        self.program = program
+        problem = writer.problem
+        self.last = problem.along[-1]
+        held = self._held() if hold else {}
+        made = Sweeps(
+            writer,
+            program,
+            held={name: f"{name}_pack[step].at[element]" for name in held},
+            kept="{name}_kept[step][element]" if hold else "",
+            base=self.base,
+            column="column",
+            within="element",
+            pack=lambda name: f"{name}_pack.at[element]",
+        )
+        self.row_lines = [*row_lines(writer, program), *self._row_addresses(), *self._row_values()]
+        self.held = [made.pack_text(writer.tensor(name)) for name in held]
+        self.held_lines = made.split_lines(program.passes[0]) if held else []
+        kept = {n for p in program.passes for n in p.kept} if hold else ()
+        types = {v.name: writer.dialect.type(v.dtype) for p in program.passes for v in p.values}
+        self.kept_lines = [f"{types[n]} {n}_kept[kSteps][kWidth];" for n in types if n in kept]
+        self.sweeps = [made.text(number) for number in range(len(program.passes))]
+        self.stores_before = [made.row_store(s) for s in program.stores_before]
+
+    def all_lines(self) -> list[str]:
+        """Every statement, for the headers that they need."""
+        swept = [
+            line for s in self.sweeps for line in (*s.pack_lines, *s.lines, *s.after, *s.row_stores)
+        ]
+        types = [f"{p.type} x;" for s in self.sweeps for p in (*s.loads, *s.stores)]
+        return [*self.row_lines, *self.held_lines, *self.kept_lines, *swept, *types]
+
+    def base(self, tensor: Tensor) -> str:
+        """The start of an array's row: a local where rows have a start of their own."""
+        rows = row_texts(self.writer.problem)
+        return f"{tensor.name}_row" if any(d in rows for d in tensor.dims) else tensor.name
+
+    def _held(self) -> list[str]:
+        """Operands with elements of their own in every row, read ahead of the first pass."""
+        rows = row_texts(self.writer.problem)
+        found = {}
+        for number, sweep in enumerate(self.program.passes):
+            for load in sweep.loads:
+                indices = load.operand.indices
+                own = not rows or any(i in rows for i in indices)
+                if own and self.last in indices and (number == 0 or load.kept):
+                    found[load.operand.name] = None
+        return list(found)
+
+    def _row_addresses(self) -> list[str]:
+        problem, rows = self.writer.problem, row_texts(self.writer.problem)
+        lines = []
+        for tensor in problem.tensors():
+            if self.base(tensor) == tensor.name or not set(problem.along) & set(tensor.dims):
+                continue
+            constant = "" if tensor.is_written else "const "
+            start = moved(tensor.name, self.writer.offset(tensor, rows))
+            kind = self.writer.storage(tensor.dtype)
+            lines.append(f"{constant}{kind} *{tensor.name}_row = {start};")
+        return lines
+
+    def _row_values(self) -> list[str]:
+        writer, program = self.writer, self.program
+        lines = []
+        for load in program.loads:
+            tensor = writer.tensor(load.operand.name)
+            text = writer.element(load.node, tensor.name, row_element(writer, tensor))
+            lines.append(writer.local(load.dtype, load.name, text))
+        if program.counts:
+            kind = writer.problem.typed.compute
+            lines.append(writer.local(kind, COUNT, writer.dialect.cast(kind, "row_length")))
+        return lines + [
+            writer.local(v.dtype, v.name, writer.expression(v.node)) for v in program.before
+        ]
+
+
+def _operation(writer: Writer, op: str, kind) -> OpText:
+    if op in ("sum", "prod"):
+        node = Binary("+" if op == "sum" else "*", Name("value"), Name("other"), dtype=kind)
+    else:
+        node = combined(op, kind, "value", Name("other", dtype=kind))
+    return OpText(op_name(op, kind), writer.dialect.type(kind), writer.expression(node))
+
+
+@dataclass(frozen=True)
+class PartialText:
+    """A shared array of partial results: name and element type."""
+
+    name: str
+    type: str
+
+
+def _partials(program: Program) -> list[PartialText]:
+    kinds = dict.fromkeys(r.dtype for r in program.reductions)
+    return [PartialText(partials_name(k), k.c) for k in kinds]
+
+
+def _parameter(writer: Writer, tensor: Tensor) -> str:
+    kind = writer.storage(tensor.dtype)
+    if tensor.role == "inout":
+        return f"{kind} *{tensor.name}"
+    return f"{'' if tensor.is_written else 'const '}{kind} *__restrict__ {tensor.name}"
+
+
+def _aligned(plan: RowRegistersPlan) -> list[str]:
+    """C conditions under which packs may be accessed whole."""
+    problem, wide = plan.problem, plan.vector
+    last = problem.along[-1]
+    conditions = [f"{last} % {wide} == 0"]
+    for tensor in problem.tensors():
+        if last not in tensor.dims:
+            continue
+        bytes_ = min(16, wide * tensor.dtype.bytes)
+        conditions.append(f"reinterpret_cast<uintptr_t>({tensor.name}) % {bytes_} == 0")
+        conditions += [f"{s} % {wide} == 0" for s in tensor.strides]
+    return conditions
+
+
+def _prose(plan: RowRegistersPlan) -> str:
+    program = plan.short_program
+    count = len(program.passes)
+    ladder = ", ".join(f"{r.threads} threads up to {r.columns} columns" for r in plan.rungs)
+    passes = "one pass" if count == 1 else f"{count} passes"
+    return (
+        f"A row takes {passes}, and stays in the registers of the threads that share it, so that memory is read "
+        f"and written once: {ladder}. The launcher picks the first of these that holds a row; longer rows are "
+        f"read again in every pass. Accesses are {plan.vector} elements wide where sizes, strides and addresses "
+        f"permit, else one element. Sums are taken in a fixed order: results do not depend on the launch."
+    )

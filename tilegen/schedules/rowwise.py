@@ -1,0 +1,138 @@
+"""RowRegisters: rows of a formula with reductions, held in the registers of the threads that share them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilegen.fields import option
+from tilegen.problems.families import ROWWISE
+from tilegen.problems.formula import FormulaProblem
+from tilegen.problems.passes import Program
+from tilegen.schedules.base import Violation
+from tilegen.schedules.memory_bound import FormulaSchedule, positive, vector, whole_operands
+from tilegen.targets import CudaTarget
+
+# Threads that may share a row, shortest rows first.
+LADDER = (8, 32, 128, 256, 512, 1024)
+# Registers of a thread for addresses, results of reductions and the elements at work.
+OVERHEAD = 40
+
+
+@dataclass(frozen=True)
+class RowRegisters(FormulaSchedule):
+    """Some threads share a row and keep it in registers; longer rows are read again in every pass."""
+
+    values: int = option(
+        32,
+        "Elements of a row that a thread holds; more puts more bytes in flight and fewer threads to work.",
+        kind=int,
+        unit="elements",
+    )
+    threads: int = option(
+        128,
+        "Threads of a block whose rows are short; it works on several.",
+        kind=int,
+        unit="threads",
+    )
+    longest: int = option(
+        512,
+        "Most threads that share a row; rows they cannot hold are read again in every pass.",
+        kind=int,
+        unit="threads",
+    )
+    waves: int = option(
+        16,
+        "Blocks launched per multiprocessor, at most; a block then takes several rows.",
+        kind=int,
+    )
+
+    backend: ClassVar[str] = "cuda"
+    name: ClassVar[str] = "rows"
+    family: ClassVar[str] = ROWWISE
+
+    @classmethod
+    def default(cls, problem: FormulaProblem, target: CudaTarget) -> RowRegisters:
+        """32 elements a thread, fewer where the formula holds so much that registers would not do."""
+        for values in (32, 16, 8):
+            made = cls(values=max(values, vector(problem)))
+            if not made.violations(problem, target):
+                return made
+        return cls(values=vector(problem), longest=128)
+
+    def rungs(self) -> tuple[int, ...]:
+        """Numbers of threads that share a row, each for rows up to that many times `values`."""
+        return tuple(t for t in LADDER if t <= self.longest)
+
+    def registers(self, problem: FormulaProblem) -> int:
+        """Estimate of a thread's registers: the row as it is held while the passes go on, and the rest."""
+        return self.values * held_bytes(problem.program(), problem) // 4 + OVERHEAD
+
+    def violations(self, problem: FormulaProblem, target: CudaTarget) -> list[Violation]:
+        wide = vector(problem)
+        broken = positive("values", self.values, wide, 128, power=True)
+        broken += positive("threads", self.threads, 32, target.threads_block, power=True)
+        broken += positive("longest", self.longest, 8, target.threads_block)
+        broken += positive("waves", self.waves, 1, 1024)
+        if self.longest not in LADDER:
+            broken.append(
+                Violation(
+                    "longest",
+                    f"longest {self.longest} is none of {', '.join(str(t) for t in LADDER)}",
+                )
+            )
+        if broken:
+            return broken
+        block = max(self.threads, self.longest)
+        allowed = min(target.registers_thread, target.registers_sm // block)
+        needed = self.registers(problem)
+        if needed > allowed:
+            broken.append(
+                Violation(
+                    "values",
+                    f"{self.values} elements a thread need about {needed} registers; {target} gives "
+                    f"{allowed} to each of {block} threads",
+                )
+            )
+        return broken
+
+    def tokens(self) -> list[str]:
+        made = [f"v{self.values}"]
+        if self.threads != 128:
+            made.append(f"t{self.threads}")
+        if self.longest != 512:
+            made.append(f"l{self.longest}")
+        if self.waves != 16:
+            made.append(f"w{self.waves}")
+        return made
+
+    def tile_extents(self) -> tuple[int, ...]:
+        return (self.rungs()[0] * self.values,)
+
+    @classmethod
+    def candidates(cls, problem: FormulaProblem, target: CudaTarget) -> Iterator[RowRegisters]:
+        grid = itertools.product((8, 16, 32, 64), (128, 256), (256, 512, 1024), (4, 8, 16, 32))
+        for values, threads, longest, waves in grid:
+            yield cls(values, threads, longest, waves)
+
+
+def held_bytes(program: Program, problem: FormulaProblem) -> int:
+    """Largest number of bytes that a thread holds for one element of its row at any time."""
+    whole = {t.name: t.dtype.bytes for t in problem.tensors() if set(problem.along) & set(t.dims)}
+    most = 0
+    alive: dict[str, int] = {}
+    for number, sweep in enumerate(program.passes):
+        for load in sweep.loads:
+            if number == 0 or load.kept:
+                alive[load.operand.name] = whole[load.operand.name]
+        for name in sweep.kept:
+            alive[name] = 4
+        most = max(most, sum(alive.values()))
+        later = program.passes[number + 1 :]
+        needed = {x.operand.name for p in later for x in p.loads} | {
+            v.name for p in later for v in p.recalled
+        }
+        alive = {name: size for name, size in alive.items() if name in needed}
+    return max(most, min(whole_operands(problem), default=4))
