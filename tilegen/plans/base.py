@@ -63,6 +63,11 @@ class Plan:
     uses_workspace: ClassVar[bool] = False
 
     @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block in bytes, static and dynamic; 0 on a CPU."""
+        return 0
+
+    @property
     def refusals(self) -> tuple[Refusal, ...]:
         """Calls that this kernel refuses beyond the common reasons."""
         return ()

@@ -136,6 +136,10 @@ class MmaGemmPlan(Plan):
         reason = f"the result has more than 2147483647 tiles of {self.block_m} x {self.block_n}"
         return (Refusal(4, f"{tiles} > 2147483647", reason),)
 
+    @property
+    def shared_bytes(self) -> int:
+        return self.schedule.shared_bytes(self.size)
+
     def facts(self) -> list[Fact]:
         ring = self.schedule.ring_bytes(self.size)
         shared = self.schedule.shared_bytes(self.size)

@@ -74,11 +74,14 @@ class SimtGemmPlan(Plan):
     def parts(self) -> tuple[str, ...]:
         return (self.a_part, self.b_part)
 
+    @property
+    def shared_bytes(self) -> int:
+        return 2 * (self.a_slice_bytes + self.b_slice_bytes)
+
     def facts(self) -> list[Fact]:
         size = self.problem.dtype.bytes
-        shared = 2 * (self.a_slice_bytes + self.b_slice_bytes)
         registers = self.schedule.registers(size)
-        return gemm_facts(self, self.threads, shared, registers) + [
+        return gemm_facts(self, self.threads, self.shared_bytes, registers) + [
             Fact("shared memory of A", f"{2 * self.a_slice_bytes} bytes", "2 slices, rows padded"),
             Fact("shared memory of B", f"{2 * self.b_slice_bytes} bytes", "2 slices, rows padded"),
         ]

@@ -1,0 +1,101 @@
+"""Every checked-in kernel compiles without a warning, for every architecture it may run on, without spills."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tilegen.artifacts import kernel_list
+from tilegen.artifacts.check import render_list
+from tilegen.errors import ToolMissing
+from tilegen.targets import TARGETS, CudaTarget
+from tilegen.toolchain import build
+from tilegen.toolchain.find import find_cc, find_cxx, find_nvcc
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS, _ = render_list(kernel_list.read(ROOT / "tilegen.toml"))
+CUDA = [k for k in KERNELS if isinstance(k.spec.target, CudaTarget)]
+C = [k for k in KERNELS if not isinstance(k.spec.target, CudaTarget)]
+ARCHS = [TARGETS[n] for n in ("sm_80", "sm_86", "sm_89", "sm_90a")]
+
+
+def no_nvcc() -> str:
+    try:
+        find_nvcc()
+    except ToolMissing as error:
+        return error.message
+    return ""
+
+
+def archs(kernel):
+    """Architectures that the kernel can run on: its own and newer; wgmma only on its own."""
+    target = kernel.spec.target
+    if target.name.endswith("a"):
+        return [target]
+    return [a for a in ARCHS if a.cc >= target.cc and kernel.plan.shared_bytes <= a.shared_block]
+
+
+@pytest.mark.skipif(bool(no_nvcc()), reason=no_nvcc() or "-")
+@pytest.mark.parametrize("kernel", CUDA, ids=lambda k: k.stem)
+def test_cuda_kernel_compiles_without_spills(kernel):
+    for arch in archs(kernel):
+        reports = build.require_no_spill(kernel, arch)
+        assert reports, f"ptxas reported no kernel for {arch}"
+
+
+@pytest.mark.skipif(bool(no_nvcc()), reason=no_nvcc() or "-")
+@pytest.mark.parametrize("kernel", CUDA, ids=lambda k: k.stem)
+def test_cuda_launcher_compiles_without_warnings(kernel):
+    assert build.library(kernel).exists()
+
+
+@pytest.mark.parametrize("kernel", C, ids=lambda k: k.stem)
+@pytest.mark.parametrize("standard", ["c11", "gnu17"])
+def test_c_kernel_compiles_without_warnings(kernel, standard, tmp_path):
+    source = build.lay_out(kernel, tmp_path)
+    cc = find_cc()
+    flags = [*build.C_FLAGS, f"-std={standard}", "-Werror", "-c", str(source), "-o", "k.o"]
+    ran = subprocess.run([cc.path, *flags], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[:3000]
+
+
+HEADERS = [(k, p) for k in KERNELS for p in k.files if p.endswith(".h")]
+
+
+@pytest.mark.parametrize("standard", ["c++11", "c++14", "c++17", "c++20", "c99"])
+def test_L05_L09_headers_are_clean_c_and_cplusplus(standard, tmp_path):
+    """One translation unit includes every header, in each language; twice, for the guards."""
+    stub = tmp_path / "cuda_runtime_api.h"
+    stub.write_text("#pragma once\ntypedef int cudaError_t;\ntypedef struct CUstream_st *cudaStream_t;\n")
+    lines = []
+    for kernel, path in HEADERS:
+        name = Path(path).name
+        (tmp_path / name).write_text(kernel.files[path])
+        lines += [f'#include "{name}"'] * 2
+    is_c = standard == "c99"
+    unit = tmp_path / ("unit.c" if is_c else "unit.cpp")
+    unit.write_text("\n".join(lines) + "\nint main(void) { return 0; }\n")
+    tool = find_cc() if is_c else find_cxx()
+    flags = ["-Wall", "-Wextra", "-pedantic", "-Werror", f"-std={standard}", "-I."]
+    ran = subprocess.run(
+        [tool.path, *flags, "-fsyntax-only", unit.name], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr[:3000]
+
+
+def test_L01_L03_all_c_kernels_link_into_one_program(tmp_path):
+    """No helper of one file meets another's, and a header may be included from two units."""
+    runnable = [k for k in C if k.spec.target.machine in ("any", "x86_64")]
+    for kernel in runnable:
+        build.lay_out(kernel, tmp_path)
+    for unit in ("one", "two"):
+        text = "".join(f'#include "{Path(p).name}"\n' for k in runnable for p in k.files if p[-1] == "h")
+        (tmp_path / f"{unit}.c").write_text(text + f"int {unit}(void) {{ return 0; }}\n")
+    (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
+    cc = find_cc()
+    sources = sorted(p.name for p in tmp_path.glob("*.c"))
+    command = [cc.path, "-O1", "-fopenmp", *sources, "-lm", "-o", "program"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[:3000]
