@@ -152,6 +152,19 @@ def _im2col(g: Group) -> None:
         _load(g, f"im2col.{label}", tensor_map, at, channels * pixels * 2, offsets)
 
 
+def _numbers(size: int) -> str:
+    """Fill the output with numbers to reduce into, in place of the launch's fill."""
+    return f"""  ld.param.u64 %rd7, [out]; mov.u32 %r10, %tid.x;
+NUMBERS:
+  setp.lt.u32 %p2, %r10, {size // 4};
+  @!%p2 bra NUMBERS_DONE;
+  mad.wide.u32 %rd8, %r10, 4, %rd7; st.global.b32 [%rd8], 0x40004000;
+  add.u32 %r10, %r10, 128;
+  bra NUMBERS;
+NUMBERS_DONE:
+  fence.proxy.async;"""
+
+
 def _store(
     g: Group, label: str, tensor_map: Map, coordinates, output: int, source: str, reduce=""
 ) -> None:
@@ -159,17 +172,7 @@ def _store(
     prepare, where = _tensor(rank, coordinates)
     verb = "cp.reduce.async" if reduce else "cp.async"
     opcode = f"{verb}.bulk.tensor.{rank}d.global.shared::cta{'.' + reduce if reduce else ''}.tile.bulk_group"
-    clear = ""
-    if reduce:  # numbers to reduce into, in place of the launch's fill
-        clear = f"""  ld.param.u64 %rd7, [out]; mov.u32 %r10, %tid.x;
-ZERO:
-  setp.lt.u32 %p2, %r10, {output // 4};
-  @!%p2 bra ZERO_DONE;
-  mad.wide.u32 %rd8, %r10, 4, %rd7; st.global.b32 [%rd8], 0x40004000;
-  add.u32 %r10, %r10, 128;
-  bra ZERO;
-ZERO_DONE:
-  fence.proxy.async;"""
+    clear = _numbers(output) if reduce else ""
     body = [
         REGISTERS,
         copy_in("p0", _REGION),
@@ -257,6 +260,7 @@ def _plain(g: Group) -> None:
         body = [
             REGISTERS,
             copy_in("p0", _REGION),
+            _numbers(2048) if reduce else "",
             _START,
             _ONE,
             "  ld.param.u64 %rd6, [out];",
@@ -265,7 +269,8 @@ def _plain(g: Group) -> None:
             "ISSUED:\n  ret;",
         ]
         name = identifier(f"bulk.store{kind}")
-        g.add(Vector(name, entry(name, 1, "\n".join(body)), (source,), 2048, shared=_SHARED))
+        text = entry(name, 1, "\n".join(line for line in body if line))
+        g.add(Vector(name, text, (source,), 2048, shared=_SHARED))
 
 
 def group() -> Group:
