@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,8 @@ import pytest
 
 from tilegen.errors import BuildError
 from tilegen.simulate.host import Copy, Fill, Host, apply, build_host
-from tilegen.simulate.launch import Memory, SimulationError
+from tilegen.simulate.launch import Memory, SimulationError, tensor_map_param
 from tilegen.targets import target
-
-pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 
 SM90 = target("sm_90a")
 CALLS = Path(__file__).parent / "host" / "calls.cu"
@@ -217,8 +214,6 @@ def test_tiled_map_reaches_the_launch(host, memory):
     assert (tensor_map.kind, tensor_map.dtype, tensor_map.swizzle) == ("tiled", "bf16", "128b")
     assert (tensor_map.l2_promotion, tensor_map.oob_fill) == ("128b", "nan")
     assert tensor_map.address == memory["y"].address
-    from tilegen.simulate.launch import tensor_map_param
-
     assert launch.params[0] == tensor_map_param(0)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -10,10 +9,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilegen.errors import BuildError, ToolMissing
-from tilegen.simulate.cache import cached, digest
+from tilegen.errors import BuildError
 from tilegen.simulate.launch import SimulationError
 from tilegen.targets import CudaTarget
+from tilegen.toolchain.cache import cached, digest
+from tilegen.toolchain.find import find_nvcc
 
 _HERE = Path(__file__).resolve().parent
 _SOURCES = ("all.cpp", "encoder.cpp", "launch.cpp", "record.h", "runtime.cpp", "state.cpp")
@@ -34,28 +34,6 @@ class HostBuild:
     library: Path
 
 
-def nvcc_path() -> str:
-    """The compiler: `$NVCC`, else `nvcc` on PATH.
-
-    Raises:
-        ToolMissing: there is none.
-    """
-    found = shutil.which(os.environ.get("NVCC") or "nvcc")
-    if found is None:
-        raise ToolMissing(
-            "nvcc was not found, and the simulator runs the PTX that it makes",
-            "Searched $NVCC and PATH. Install a CUDA toolkit, or: pip install 'tilegen[nvcc]'",
-        )
-    return found
-
-
-def _identity(tool: str) -> str:
-    """What changes when the tool is replaced: its path, size and time, cheaper than asking its version."""
-    real = Path(tool).resolve()
-    stat = real.stat()
-    return f"{real} {stat.st_size} {stat.st_mtime_ns} {os.environ.get('NVCC_APPEND_FLAGS', '')}"
-
-
 def _run(command: list[str], folder: Path, what: str) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode == 0:
@@ -71,11 +49,20 @@ def _run(command: list[str], folder: Path, what: str) -> None:
 
 def recorder_object() -> Path:
     """The recorder's object file, built once a machine and toolkit (2 s)."""
-    nvcc = nvcc_path()
-    key = digest([_identity(nvcc), *((_HERE / name).read_bytes() for name in _SOURCES)])
+    nvcc = find_nvcc()
+    key = digest([nvcc.path, nvcc.version, *((_HERE / name).read_bytes() for name in _SOURCES)])
 
     def build(folder: Path) -> None:
-        command = [nvcc, "-O1", "-std=c++17", "-Xcompiler", "-fPIC", "-c", str(_HERE / "all.cpp")]
+        command = [
+            nvcc.path,
+            *nvcc.flags,
+            "-O1",
+            "-std=c++17",
+            "-Xcompiler",
+            "-fPIC",
+            "-c",
+            str(_HERE / "all.cpp"),
+        ]
         _run([*command, "-o", "recorder.o"], folder, "the recorder of host code")
 
     return cached("recorder", key, ("recorder.o",), build) / "recorder.o"
@@ -110,7 +97,7 @@ def build_host(source: Path, target: CudaTarget, options: tuple[str, ...] = ()) 
     source = Path(source).resolve()
     if not source.exists():
         raise SimulationError(f"no such file: {source}")
-    nvcc = nvcc_path()
+    nvcc = find_nvcc()
     arch = target.name.removeprefix("sm_")
     flags = [
         "-std=c++17",
@@ -120,11 +107,22 @@ def build_host(source: Path, target: CudaTarget, options: tuple[str, ...] = ()) 
         *options,
     ]
     recorder = recorder_object()
-    key = digest([_identity(nvcc), str(source), recorder.parent.name, *flags, *_texts(source)])
+    key = digest(
+        [nvcc.path, nvcc.version, str(source), recorder.parent.name, *flags, *_texts(source)]
+    )
 
     def build(folder: Path) -> None:
         with tempfile.TemporaryDirectory(prefix="tilegen-nvcc-") as scratch:
-            command = [nvcc, *flags, "-shared", "-cudart", "none", "-Xcompiler", "-fPIC"]
+            command = [
+                nvcc.path,
+                *nvcc.flags,
+                *flags,
+                "-shared",
+                "-cudart",
+                "none",
+                "-Xcompiler",
+                "-fPIC",
+            ]
             command += ["-Xlinker", "-Bsymbolic,-z,defs", "-keep", "-keep-dir", scratch]
             command += [str(source), str(recorder), "-o", str(folder / "kernel.so")]
             _run(command, Path(scratch), source.name)
