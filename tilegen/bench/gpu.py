@@ -1,0 +1,129 @@
+"""Timing on a GPU: graphs of launches, replayed A B B A beside a peer, inputs rotated past L2.
+
+A competitor is captured into a CUDA graph of enough launches to last several milliseconds; launches
+walk through the input sets. Replays of ours and of one peer alternate in the order A B B A, the first
+pair is dropped, and each pair gives one ratio: both then saw the same clocks and the same power.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilegen.errors import ToolMissing
+
+# What one graph should last, and how large the rotated inputs must be.
+GRAPH_SECONDS = 4e-3
+ROTATION_BYTES = 256 << 20
+MOST_SETS = 64
+MOST_LAUNCHES = 400
+
+Launch = Callable[[int], Any]
+
+
+def torch() -> Any:
+    """PyTorch with CUDA. Raises ToolMissing without it or without a GPU."""
+    try:
+        import torch
+    except ImportError as error:
+        raise ToolMissing(f"GPU benchmarks need PyTorch: {error}", "pip install torch") from None
+    if not torch.cuda.is_available():
+        raise ToolMissing("PyTorch sees no GPU", "Run on a machine with an NVIDIA GPU.")
+    return torch
+
+
+@dataclass
+class Graph:
+    """A captured competitor: replaying it makes `launches` launches."""
+
+    replay: Callable[[], None]
+    launches: int
+
+
+def input_sets(bytes_of_one: int) -> int:
+    """How many sets of inputs to rotate, so that none is in L2 when its turn comes again."""
+    return max(2, min(MOST_SETS, -(-ROTATION_BYTES // max(1, bytes_of_one))))
+
+
+def capture(launch: Launch, sets: int) -> Graph:
+    """Warm a competitor up, estimate its time, and capture a graph of that many launches."""
+    cuda = torch().cuda
+    stream = cuda.Stream()
+    with cuda.stream(stream):
+        for i in range(3):
+            launch(i % sets)
+        cuda.synchronize()
+        start, stop = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        start.record(stream)
+        for i in range(4):
+            launch(i % sets)
+        stop.record(stream)
+        cuda.synchronize()
+        one = start.elapsed_time(stop) / 4e3
+        launches = max(2, min(MOST_LAUNCHES, int(GRAPH_SECONDS / max(one, 1e-7))))
+        graph = cuda.CUDAGraph()
+        with cuda.graph(graph, stream=stream):
+            for i in range(launches):
+                launch(i % sets)
+    return Graph(graph.replay, launches)
+
+
+def _timed(graph: Graph) -> float:
+    """Seconds a launch of one replay."""
+    cuda = torch().cuda
+    start, stop = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+    start.record()
+    graph.replay()
+    stop.record()
+    stop.synchronize()
+    return start.elapsed_time(stop) / 1e3 / graph.launches
+
+
+def paired(ours: Graph, peer: Graph, pairs: int) -> tuple[list[float], list[float], list[float]]:
+    """Alternate two competitors.
+
+    Returns:
+        Seconds of ours, seconds of the peer, and ratios peer / ours, one of each a pair.
+    """
+    mine, theirs, ratios = [], [], []
+    for number in range(pairs + 1):
+        if number % 2 == 0:
+            a, b = _timed(ours), _timed(peer)
+        else:
+            b, a = _timed(peer), _timed(ours)
+        if number:
+            mine.append(a)
+            theirs.append(b)
+            ratios.append(b / a)
+    return mine, theirs, ratios
+
+
+def sustained(graphs: Sequence[Graph], seconds: float) -> list[float]:
+    """Run each competitor alone for a while and give its seconds a launch at equal power.
+
+    The order is walked forwards and then backwards, and the two values are averaged.
+    """
+    found: list[list[float]] = [[] for _ in graphs]
+    for order in (range(len(graphs)), reversed(range(len(graphs)))):
+        for i in order:
+            one = _timed(graphs[i]) * graphs[i].launches
+            times = [_timed(graphs[i]) for _ in range(max(3, int(seconds / max(one, 1e-6))))]
+            found[i].append(statistics.median(times[len(times) // 2 :]))
+    return [statistics.mean(f) for f in found]
+
+
+def machine_facts() -> dict[str, str]:
+    """Device, driver, clocks and power, as nvidia-smi has them now."""
+    module = torch()
+    query = "name,driver_version,clocks.sm,clocks.mem,power.draw,power.limit,temperature.gpu"
+    facts = {"torch": module.__version__, "cuda": str(module.version.cuda)}
+    try:
+        command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
+        text = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout
+        facts |= dict(zip(query.split(","), (v.strip() for v in text.splitlines()[0].split(","))))
+    except (OSError, subprocess.SubprocessError, IndexError):
+        facts["name"] = module.cuda.get_device_name()
+    return facts

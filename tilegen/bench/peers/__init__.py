@@ -1,0 +1,52 @@
+"""Peers: what else computes a problem. Each is a class in a module here, found by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from tilegen.bench.peers.base import CpuPeer, GpuPeer
+from tilegen.errors import UsageError
+from tilegen.problems.base import Problem
+from tilegen.values import nearest
+
+# name: module:class; order is the order of tables.
+_CPU = {
+    "tilegen": "tilegen.bench.peers.own:OwnCpu",
+    "numpy": "tilegen.bench.peers.numpy_peer:NumpyPeer",
+    "openblas": "tilegen.bench.peers.cblas:OpenBlas",
+    "mkl": "tilegen.bench.peers.cblas:Mkl",
+    "torch": "tilegen.bench.peers.torch_cpu:TorchCpu",
+    "onednn": "tilegen.bench.peers.torch_cpu:OneDnn",
+    "onednn_prepacked": "tilegen.bench.peers.torch_cpu:OneDnnPrepacked",
+}
+_GPU = {
+    "tilegen": "tilegen.bench.peers.own:OwnGpu",
+    "torch": "tilegen.bench.peers.torch_gpu:TorchEager",
+    "torch.compile": "tilegen.bench.peers.torch_gpu:TorchCompile",
+    "copy": "tilegen.bench.peers.torch_gpu:DeviceCopy",
+}
+
+
+def _get(table: dict[str, str], name: str) -> type:
+    if name not in table:
+        raise UsageError(
+            f"unknown peer '{name}'{nearest(name, table)}", f"Peers: {', '.join(list(table)[1:])}"
+        )
+    module, cls = table[name].split(":")
+    return getattr(import_module(module), cls)
+
+
+def cpu_peer(name: str) -> CpuPeer:
+    """A CPU competitor by name. Raises UsageError for an unknown one."""
+    return _get(_CPU, name)()
+
+
+def gpu_peer(name: str) -> GpuPeer:
+    """A GPU competitor by name. Raises UsageError for an unknown one."""
+    return _get(_GPU, name)()
+
+
+def peer_names(backend: str, problem: Problem) -> list[str]:
+    """Peers of a backend that know the problem, ours left out."""
+    table, find = (_GPU, gpu_peer) if backend == "cuda" else (_CPU, cpu_peer)
+    return [n for n in table if n != "tilegen" and find(n).knows(problem)]

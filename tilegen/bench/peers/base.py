@@ -1,0 +1,52 @@
+"""What a peer has to offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilegen.problems.base import Problem
+from tilegen.spec import KernelSpec
+
+
+class CpuPeer:
+    """A competitor on the CPU; it lives in a process of its own."""
+
+    def knows(self, problem: Problem) -> bool:
+        """Whether it computes the problem at all."""
+        raise NotImplementedError
+
+    def prepare(
+        self,
+        spec: KernelSpec,
+        sizes: Mapping[str, int],
+        arrays: dict[str, np.ndarray],
+        scalars: Mapping[str, float],
+        threads: int,
+    ) -> Callable[[], Any]:
+        """A call that computes the problem on these arrays with this many threads.
+
+        Raises:
+            ImportError, OSError: its library is not installed.
+        """
+        raise NotImplementedError
+
+
+class GpuPeer:
+    """A competitor on the GPU; all share one process and PyTorch's tensors."""
+
+    def knows(self, problem: Problem) -> bool:
+        """Whether it computes the problem at all."""
+        raise NotImplementedError
+
+    def prepare(
+        self,
+        spec: KernelSpec,
+        sizes: Mapping[str, int],
+        sets: Sequence[dict[str, Any]],
+        scalars: Mapping[str, float],
+    ) -> Callable[[int], Any]:
+        """A launch on the i-th set of tensors, on PyTorch's current stream."""
+        raise NotImplementedError

@@ -1,0 +1,75 @@
+"""BLAS libraries from PyPI through their C interface: MKL (`mkl`) and OpenBLAS (`scipy-openblas32`)."""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tilegen.bench.peers.base import CpuPeer
+from tilegen.problems.base import Problem
+from tilegen.problems.gemm import Gemm
+from tilegen.values import F32, F64
+
+_ROW_MAJOR, _NO, _YES = 101, 111, 112
+
+
+class Cblas(CpuPeer):
+    """`cblas_sgemm` and `cblas_dgemm` of one library."""
+
+    prefix = "cblas"
+
+    def library(self) -> str:
+        """Path of the shared library. Raises ImportError if it is not installed."""
+        raise NotImplementedError
+
+    def knows(self, problem: Problem) -> bool:
+        plain = isinstance(problem, Gemm) and problem.epilogue == "none" and not problem.batched
+        return plain and problem.dtype in (F32, F64) and problem.out_dtype is problem.dtype
+
+    def prepare(self, spec, sizes, arrays, scalars, threads) -> Callable[[], Any]:
+        problem: Gemm = spec.problem
+        dll = ctypes.CDLL(self.library(), mode=ctypes.RTLD_GLOBAL)
+        single = problem.dtype is F32
+        function = getattr(dll, f"{self.prefix}_{'s' if single else 'd'}gemm")
+        real = ctypes.c_float if single else ctypes.c_double
+        m, n, k = (ctypes.c_int(sizes[s]) for s in "mnk")
+        a, b, c = (arrays[name] for name in "abc")
+        arguments = [
+            ctypes.c_int(_ROW_MAJOR),
+            ctypes.c_int(_NO if problem.layout.a == "t" else _YES),
+            ctypes.c_int(_NO if problem.layout.b == "t" else _YES),
+            *(m, n, k, real(1.0)),
+            *(ctypes.c_void_p(a.ctypes.data), ctypes.c_int(a.shape[1])),
+            *(ctypes.c_void_p(b.ctypes.data), ctypes.c_int(b.shape[1]), real(0.0)),
+            *(ctypes.c_void_p(c.ctypes.data), ctypes.c_int(c.shape[1])),
+        ]
+        return lambda: function(*arguments)
+
+
+class Mkl(Cblas):
+    """Intel MKL from the wheel `mkl`."""
+
+    def library(self) -> str:
+        root = Path(sysconfig.get_path("data")) / "lib"
+        found = sorted(glob.glob(str(root / "libmkl_rt.so*")))
+        if not found:
+            raise ImportError("libmkl_rt is not installed: pip install mkl")
+        return found[0]
+
+
+class OpenBlas(Cblas):
+    """OpenBLAS from the wheel `scipy-openblas32`."""
+
+    prefix = "scipy_cblas"
+
+    def library(self) -> str:
+        import scipy_openblas32
+
+        found = sorted(glob.glob(scipy_openblas32.get_lib_dir() + "/libscipy_openblas*.so"))
+        if not found:
+            raise ImportError("scipy-openblas32 holds no library")
+        return found[0]

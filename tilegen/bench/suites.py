@@ -1,0 +1,96 @@
+"""Suites of cases, `benchmarks/suites/*.toml`: which problems, which sizes."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilegen.errors import UsageError
+from tilegen.spec import KernelSpec
+from tilegen.targets import Target
+from tilegen.values import nearest
+
+
+@dataclass(frozen=True)
+class BenchCase:
+    """One problem at one size.
+
+    Attributes:
+        operator: operator name.
+        options: option texts of problem and schedule.
+        sizes: extent of every size.
+        group: name of the group in the table, such as `large`.
+    """
+
+    operator: str
+    options: Mapping[str, str]
+    sizes: Mapping[str, int]
+    group: str = ""
+
+    def spec(self, where: Target) -> KernelSpec:
+        """The kernel that is timed for this case on a target."""
+        return KernelSpec.make(self.operator, where, dict(self.options))
+
+    def label(self) -> str:
+        """Short text for tables: options, then sizes."""
+        options = " ".join(v for k, v in self.options.items() if k != "schedule")
+        sizes = "x".join(str(v) for v in self.sizes.values())
+        return f"{self.operator} {options} {sizes}".replace("  ", " ")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A named list of cases.
+
+    Attributes:
+        name: the file's stem.
+        description: what it stands for.
+        cases: in the order of the file.
+    """
+
+    name: str
+    description: str
+    cases: tuple[BenchCase, ...]
+
+
+def read_suite(path: Path) -> Suite:
+    """Read a suite.
+
+    Each `[[case]]` names an operator, options, and `sizes`: a table of extents, each one number or a
+    list of them; lists are combined. `shapes` is a list of such tables instead.
+
+    Raises:
+        UsageError: the file cannot be read or a case is malformed.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        known = sorted(p.stem for p in path.parent.glob("*.toml"))
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}{nearest(path.stem, known)}",
+            f"Suites there: {', '.join(known) or 'none'}",
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
+    cases: list[BenchCase] = []
+    for number, entry in enumerate(table.get("case", []), start=1):
+        entry = dict(entry)
+        try:
+            operator = str(entry.pop("operator"))
+            group = str(entry.pop("group", ""))
+            shapes = entry.pop("shapes", None) or [entry.pop("sizes")]
+        except KeyError as error:
+            raise UsageError(f"{path}: case {number} has no {error}") from None
+        options = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in entry.items()}
+        for shape in shapes:
+            for sizes in _combine(shape):
+                cases.append(BenchCase(operator, options, sizes, group))
+    return Suite(path.stem, str(table.get("description", "")), tuple(cases))
+
+
+def _combine(shape: Mapping[str, object]) -> list[dict[str, int]]:
+    lists = [v if isinstance(v, list) else [v] for v in shape.values()]
+    return [dict(zip(shape, values)) for values in itertools.product(*lists)]
