@@ -2,6 +2,8 @@
 #ifndef TILEGEN_KERNELS_H
 #define TILEGEN_KERNELS_H
 
+#include "c_openmp/rmsnorm_bf16.h"
+#include "c_openmp/softmax_f32_x86_64_v4.h"
 
 #ifndef TILEGEN_NO_CUDA
 #include "cuda/add_rmsnorm_bf16_v32_sm80.h"

@@ -27,6 +27,7 @@ _SCHEDULES = [
     "tilegen.schedules.gemm_simt:SimtGemm",
     "tilegen.schedules.gemm_mma:MmaGemm",
     "tilegen.schedules.rowwise:RowRegisters",
+    "tilegen.schedules.rowwise_c:RowLoops",
 ]
 
 

@@ -21,19 +21,19 @@ def stride_checks(plan: Plan) -> list[str]:
     for tensor in plan.problem.tensors():
         if not tensor.strides:
             continue
-        words = []
-        if len(tensor.dims) == 3:
-            outer, row = tensor.strides
-            middle, inner = tensor.dims[1:]
-            words.append(f"{row} < {inner}")
+        span = tensor.dims[-1]
+        words = [f"{tensor.strides[-1]} < {span}"]
+        for outer in reversed(range(len(tensor.strides) - 1)):
+            span = f"({tensor.dims[outer + 1]} - 1) * {tensor.strides[outer + 1]} + {span}"
             if tensor.is_written:
-                rows = f"({middle} - 1) * {row} + {inner}"
-                words.append(f"({tensor.dims[0]} > 1 && {middle} > 0 && {outer} < {rows})")
+                inner = "".join(f" && {d} > 0" for d in tensor.dims[outer + 1 : -1])
+                words.append(
+                    f"({tensor.dims[outer]} > 1{inner} && {tensor.strides[outer]} < {span})"
+                )
             else:
-                words.append(f"{outer} < 0")
-        else:
-            words.append(f"{tensor.strides[0]} < {tensor.dims[1]}")
-        checks.append(" || ".join(words))
+                words.append(f"{tensor.strides[outer]} < 0")
+        fits = len(" || ".join(words)) < 88
+        checks.append((" || " if fits else " ||\n      ").join(words))
     return checks
 
 

@@ -9,6 +9,7 @@ from tilegen.plans.base import Plan
 
 # template: module whose `context(plan)` gives its names.
 _CONTEXTS = {
+    "c_openmp/rowwise.c.j2": "tilegen.emit.rowwise_c",
     "cuda/rowwise.cu.j2": "tilegen.emit.rowwise_cuda",
 }
 

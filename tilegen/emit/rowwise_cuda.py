@@ -7,12 +7,12 @@ from typing import Any
 
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
-from tilegen.emit.sweeps import Sweeps, Writer, combined, moved, op_name, partials_name, row_element
-from tilegen.emit.sweeps import row_indices, row_lines, row_texts
+from tilegen.emit.row_text import row_base, row_statements
+from tilegen.emit.sweeps import Sweeps, Writer, combined, op_name, partials_name
+from tilegen.emit.sweeps import row_indices, row_texts
 from tilegen.formula.nodes import Binary, Name
 from tilegen.plans.rowwise import RowRegistersPlan
 from tilegen.problems.base import Tensor
-from tilegen.problems.lowering import COUNT
 from tilegen.problems.passes import Program
 
 PREFIX = "args."
@@ -25,17 +25,6 @@ class OpText:
     name: str
     type: str
     text: str
-
-
-@dataclass(frozen=True)
-class KernelText:
-    """One kernel of the file: its name, the function it calls with its arguments, its block."""
-
-    name: str
-    call: str
-    block: int
-    rows: int
-    columns: int
 
 
 def context(plan: RowRegistersPlan) -> dict[str, Any]:
@@ -102,11 +91,12 @@ class _Rows:
             base=self.base,
             column="column",
             within="element",
-            pack=lambda name: f"{name}_pack.at[element]",
+            read=lambda name: f"{name}_pack.at[element]",
+            written=lambda name: f"{name}_pack.at[element]",
         )
-        self.row_lines = [*row_lines(writer, program), *self._row_addresses(), *self._row_values()]
+        self.row_lines = row_statements(writer, program)
         self.held = [made.pack_text(writer.tensor(name)) for name in held]
-        self.held_lines = made.split_lines(program.passes[0]) if held else []
+        self.held_lines = made.split_lines() if held else []
         kept = {n for p in program.passes for n in p.kept} if hold else ()
         types = {v.name: writer.dialect.type(v.dtype) for p in program.passes for v in p.values}
         self.kept_lines = [f"{types[n]} {n}_kept[kSteps][kWidth];" for n in types if n in kept]
@@ -122,9 +112,8 @@ class _Rows:
         return [*self.row_lines, *self.held_lines, *self.kept_lines, *swept, *types]
 
     def base(self, tensor: Tensor) -> str:
-        """The start of an array's row: a local where rows have a start of their own."""
-        rows = row_texts(self.writer.problem)
-        return f"{tensor.name}_row" if any(d in rows for d in tensor.dims) else tensor.name
+        """The start of an array's row."""
+        return row_base(self.writer, tensor)
 
     def _held(self) -> list[str]:
         """Operands with elements of their own in every row, read ahead of the first pass."""
@@ -137,32 +126,6 @@ class _Rows:
                 if own and self.last in indices and (number == 0 or load.kept):
                     found[load.operand.name] = None
         return list(found)
-
-    def _row_addresses(self) -> list[str]:
-        problem, rows = self.writer.problem, row_texts(self.writer.problem)
-        lines = []
-        for tensor in problem.tensors():
-            if self.base(tensor) == tensor.name or not set(problem.along) & set(tensor.dims):
-                continue
-            constant = "" if tensor.is_written else "const "
-            start = moved(tensor.name, self.writer.offset(tensor, rows))
-            kind = self.writer.storage(tensor.dtype)
-            lines.append(f"{constant}{kind} *{tensor.name}_row = {start};")
-        return lines
-
-    def _row_values(self) -> list[str]:
-        writer, program = self.writer, self.program
-        lines = []
-        for load in program.loads:
-            tensor = writer.tensor(load.operand.name)
-            text = writer.element(load.node, tensor.name, row_element(writer, tensor))
-            lines.append(writer.local(load.dtype, load.name, text))
-        if program.counts:
-            kind = writer.problem.typed.compute
-            lines.append(writer.local(kind, COUNT, writer.dialect.cast(kind, "row_length")))
-        return lines + [
-            writer.local(v.dtype, v.name, writer.expression(v.node)) for v in program.before
-        ]
 
 
 def _operation(writer: Writer, op: str, kind) -> OpText:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilegen.emit.c_expr import CUDA, ExpressionPrinter, catalogue, dialect, helper_texts
+from tilegen.emit.c_expr.wrap import wrap
 from tilegen.formula import node_text
 from tilegen.formula.nodes import Call, Name, Node, Number
 from tilegen.problems.base import Tensor
@@ -63,6 +64,11 @@ class SweepText:
     def has_end(self) -> bool:
         """Whether anything follows the elements."""
         return bool(self.reductions or self.after or self.row_stores)
+
+
+def wrapped(lines: Iterable[str]) -> tuple[str, ...]:
+    """Statements with the long ones broken, to stand up to 12 columns from the left."""
+    return tuple(part for line in lines for part in wrap(line, 88))
 
 
 class Writer:
@@ -157,6 +163,9 @@ class Sweeps:
         base: text of the address of an operand's row, by operand name.
         column: text of the position of a pack's first element along the last index.
         within: text of an element's position in its pack; empty where a pack is one element.
+        read: text of an element of an operand that the pass reads from memory, by operand name.
+        written: text of an element of an output, by its name.
+        source: what stands before an array's name, such as `args->`.
     """
 
     def __init__(
@@ -169,7 +178,9 @@ class Sweeps:
         base: Callable[[Tensor], str],
         column: str,
         within: str,
-        pack: Callable[[str], str],
+        read: Callable[[str], str],
+        written: Callable[[str], str],
+        source: str = "",
     ) -> None:
         self.writer = writer
         self.program = program
@@ -178,7 +189,9 @@ class Sweeps:
         self.base = base
         self.column = column
         self.within = within
-        self.pack = pack
+        self.read = read
+        self.written = written
+        self.source = source
         self.along = writer.problem.along
         self.last = self.along[-1]
 
@@ -189,9 +202,10 @@ class Sweeps:
         packed = [x for x in sweep.loads if self.last in x.operand.indices]
         fresh = {x.operand.name: x for x in packed if x.operand.name not in self.held}
         element = dict(self.held)
-        element |= {name: self.pack(name) for name in fresh}
+        element |= {name: self.read(name) for name in fresh}
         lines = [self.load_line(x, element) for x in packed]
-        lines = [*self.position_lines(sweep), *lines]
+        positions = self.position_lines(sweep)
+        lines = [*positions, *lines]
         for value in sweep.recalled:
             lines.append(self.value_line(value, self.kept.format(name=value.name)))
         for value in sweep.values:
@@ -202,17 +216,22 @@ class Sweeps:
         stores = []
         for s in sweep.stores:
             tensor = self.writer.tensor(s.name)
-            lines.append(f"{self.pack(s.name)} = {self.writer.expression(s.value.node)};")
+            lines.append(f"{self.written(s.name)} = {self.writer.expression(s.value.node)};")
             stores.append(self.pack_text(tensor))
         return SweepText(
             title=self.title(number, sweep),
             reductions=tuple(self.reduction(r) for r in sweep.reductions),
-            pack_lines=tuple([*self.split_lines(sweep), *(self.single_line(x) for x in single)]),
+            pack_lines=wrapped(
+                [
+                    *(self.split_lines() if fresh or single or stores or positions else ()),
+                    *(self.single_line(x) for x in single),
+                ]
+            ),
             loads=tuple(self.pack_text(self.writer.tensor(name)) for name in fresh),
-            lines=tuple(lines),
+            lines=wrapped(lines),
             stores=tuple(stores),
-            after=tuple(self.value_line(v, self.writer.expression(v.node)) for v in sweep.after),
-            row_stores=tuple(self.row_store(s) for s in sweep.stores_after),
+            after=wrapped(self.value_line(v, self.writer.expression(v.node)) for v in sweep.after),
+            row_stores=wrapped(self.row_store(s) for s in sweep.stores_after),
         )
 
     def title(self, number: int, sweep: Pass) -> str:
@@ -233,7 +252,7 @@ class Sweeps:
         at = {i: f"{i}_index" for i in self.along[:-1]} | {self.last: f"{self.last}_first"}
         return self.writer.offset(tensor, at)
 
-    def split_lines(self, sweep: Pass) -> list[str]:
+    def split_lines(self) -> list[str]:
         """Where a pack stands along each of several reduced indices."""
         if len(self.along) == 1:
             return []
@@ -287,7 +306,7 @@ class Sweeps:
 
     def row_store(self, s: Store) -> str:
         tensor = self.writer.tensor(s.name)
-        return f"{row_element(self.writer, tensor)} = {self.writer.expression(s.value.node)};"
+        return f"{self.source}{row_element(self.writer, tensor)} = {self.writer.expression(s.value.node)};"
 
 
 def _all_values(sweep: Pass) -> list[Value]:

@@ -9,6 +9,7 @@ from tilegen.spec import KernelSpec
 
 # schedule class: module:class of its plan.
 _PLANS = {
+    "RowLoops": "tilegen.plans.rowwise_c:RowLoopsPlan",
     "RowRegisters": "tilegen.plans.rowwise:RowRegistersPlan",
     "SimtGemm": "tilegen.plans.gemm_simt:SimtGemmPlan",
     "MmaGemm": "tilegen.plans.gemm_mma:MmaGemmPlan",

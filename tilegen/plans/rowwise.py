@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilegen.plans.base import Fact, Plan
+from tilegen.plans.base import Fact
+from tilegen.plans.memory_bound import FormulaPlan
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.passes import Program
 from tilegen.schedules.memory_bound import vector
@@ -31,7 +32,7 @@ class Rung:
 
 
 @dataclass(frozen=True)
-class RowRegistersPlan(Plan):
+class RowRegistersPlan(FormulaPlan):
     """Numbers of `templates/cuda/rowwise.cu.j2`."""
 
     values: int

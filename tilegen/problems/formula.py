@@ -159,6 +159,12 @@ class FormulaProblem(Problem):
         """The indices that a pass runs over: the reduced ones, or the last where nothing is reduced."""
         return self.family.reduced or self.family.order[-1:]
 
+    @property
+    def needs_elements(self) -> tuple[str, ...]:
+        """Reduced indices of which there must be at least one: argmax over nothing has no answer."""
+        finds = any(r.op in ("argmax", "argmin") for r in self.parsed.reductions)
+        return self.family.reduced if finds else ()
+
     def program(self, keep: bool = True) -> Program:
         """The formula as passes; `keep` as for `arrange`."""
         return arrange(lower(self.typed, self.along), keep)
@@ -230,8 +236,12 @@ class FormulaProblem(Problem):
         edge = tile[-1]
         rows = [1, 2, 5, 7, 3]
         lasts = [1, 7, edge - 1, edge, edge + 1, 2 * edge + 3, 257]
-        found = [dict.fromkeys(order, 0), dict.fromkeys(order, 1)]
-        found.append({i: 3 for i in order} | {order[-1]: 0})
+        found = [dict.fromkeys(order, 1)]
+        if not self.needs_elements:
+            found.append(dict.fromkeys(order, 0))
+            found += [
+                {i: 3 for i in order} | {gone: 0} for gone in dict.fromkeys((order[0], order[-1]))
+            ]
         for number, last in enumerate(lasts):
             sizes = {i: rows[(number + at) % len(rows)] for at, i in enumerate(order)}
             sizes[order[-1]] = max(1, last)

@@ -207,6 +207,9 @@ class _Lowering:
         if a.dtype.is_float:
             odd = Call("isnan", (top,), dtype=BOOL)
             found = Select(odd, Call("isnan", (a,), dtype=BOOL), found, dtype=BOOL)
+        name = self.fresh("found")
+        found = self.hoist(found)
+        found = self.add(name, found, self.level(found), True)
         here = self.rewrite(Name(index, dtype=I64))
         return Select(found, here, Number(2**63 - 1, dtype=I64), dtype=I64)
 

@@ -1,0 +1,52 @@
+"""Where rows lie and what they have one of: text that the row templates of both backends share."""
+
+from __future__ import annotations
+
+from tilegen.emit.sweeps import Writer, moved, row_element, row_lines, row_texts, wrapped
+from tilegen.problems.base import Tensor
+from tilegen.problems.lowering import COUNT
+from tilegen.problems.passes import Program
+
+
+def row_base(writer: Writer, tensor: Tensor) -> str:
+    """The start of an array's row: a local where rows have a start of their own."""
+    rows = row_texts(writer.problem)
+    return f"{tensor.name}_row" if any(d in rows for d in tensor.dims) else tensor.name
+
+
+def row_statements(writer: Writer, program: Program, source: str = "") -> list[str]:
+    """Statements that locate a row and compute what it has one of.
+
+    Args:
+        source: what stands before an array's name, such as `args->`.
+    """
+    lines = [*row_lines(writer, program), *_addresses(writer, source)]
+    return list(wrapped([*lines, *_values(writer, program, source)]))
+
+
+def _addresses(writer: Writer, source: str) -> list[str]:
+    problem, rows = writer.problem, row_texts(writer.problem)
+    lines = []
+    for tensor in problem.tensors():
+        base = row_base(writer, tensor)
+        along = set(problem.along) & set(tensor.dims)
+        if not along or (base == tensor.name and not source):
+            continue
+        constant = "" if tensor.is_written else "const "
+        start = moved(f"{source}{tensor.name}", writer.offset(tensor, rows))
+        lines.append(f"{constant}{writer.storage(tensor.dtype)} *{base} = {start};")
+    return lines
+
+
+def _values(writer: Writer, program: Program, source: str) -> list[str]:
+    lines = []
+    for load in program.loads:
+        tensor = writer.tensor(load.operand.name)
+        text = writer.element(load.node, tensor.name, source + row_element(writer, tensor))
+        lines.append(writer.local(load.dtype, load.name, text))
+    if program.counts:
+        kind = writer.problem.typed.compute
+        lines.append(writer.local(kind, COUNT, writer.dialect.cast(kind, "row_length")))
+    return lines + [
+        writer.local(v.dtype, v.name, writer.expression(v.node)) for v in program.before
+    ]

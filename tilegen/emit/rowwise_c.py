@@ -1,0 +1,268 @@
+"""Text of `templates/c_openmp/rowwise.c.j2`: a thread a row, vector loops along it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilegen.emit import tensors
+from tilegen.emit.c_expr import includes_for
+from tilegen.emit.row_text import row_base, row_statements
+from tilegen.emit.sweeps import PackText, ReductionText, Sweeps, Writer, combined, moved
+from tilegen.emit.sweeps import row_indices, row_texts, start_value
+from tilegen.formula.nodes import Name
+from tilegen.plans.rowwise_c import RowLoopsPlan
+from tilegen.problems.lowering import Value
+from tilegen.problems.passes import Pass, Program
+
+ARGS = "args->"
+
+
+@dataclass(frozen=True)
+class LoopText:
+    """One pass in C.
+
+    Attributes:
+        title, reductions, lines, stores, after, row_stores: as in `SweepText`.
+        segment_lines: statements at the start of each stretch of the last of several reduced indices.
+        prefetches: requests for the row that comes next.
+        pragma: what stands before the loop over elements.
+    """
+
+    title: str
+    reductions: tuple[ReductionText, ...]
+    segment_lines: tuple[str, ...]
+    prefetches: tuple[str, ...]
+    pragma: str
+    lines: tuple[str, ...]
+    stores: tuple[PackText, ...]
+    after: tuple[str, ...]
+    row_stores: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FunctionText:
+    """The function of a row: its comment, name, statements and passes."""
+
+    comment: str
+    name: str
+    row_lines: tuple[str, ...]
+    row_length: str
+    kept_lines: tuple[str, ...]
+    stores_before: tuple[str, ...]
+    sweeps: tuple[LoopText, ...]
+
+    def all_lines(self) -> list[str]:
+        """Every statement, for the headers that they need."""
+        swept = [
+            x for s in self.sweeps for x in (*s.segment_lines, *s.lines, *s.after, *s.row_stores)
+        ]
+        return [*self.row_lines, *self.kept_lines, *self.stores_before, *swept]
+
+
+def context(plan: RowLoopsPlan) -> dict[str, Any]:
+    """The names of the template."""
+    problem = plan.problem
+    writer = Writer(problem, "c_openmp", ARGS)
+    keeps = any(p.kept for p in plan.short_program.passes)
+    functions = [_function(writer, plan.short_program, keeps, "compute_row")]
+    if keeps:
+        functions.append(_function(writer, plan.long_program, False, "compute_long_row"))
+    written = [t for t in problem.tensors() if t.is_written and problem.along[-1] in t.dims]
+    kinds = dict.fromkeys((r.op, r.dtype) for r in plan.short_program.reductions)
+    declared = [_declared(writer, op, kind) for op, kind in kinds if op in ("max", "min")]
+    streams = "streams" if written else ""
+    names = {
+        "computes": problem.title(),
+        "prose": _prose(plan, keeps),
+        "members": [
+            f"int64_t {', '.join(s.name for s in problem.sizes())};",
+            *tensors.members(problem.tensors(), problem.scalars(), False),
+        ],
+        "assignments": [
+            *(s.name for s in problem.sizes()),
+            *(
+                line.split(" = ")[1]
+                for line in tensors.assignments(problem.tensors(), problem.scalars(), False)
+            ),
+        ],
+        "row_functions": functions,
+        "declared_reductions": declared,
+        "any_streams": streams,
+        "any_prefetches": "prefetches" if any(s.prefetches for s in functions[0].sweeps) else "",
+        "keeps": "keeps" if keeps else "",
+        "last_extent": f"{ARGS}{problem.along[-1]}",
+        "segments": _segments(writer),
+        "rows_expression": Writer(problem, "c_openmp").extent(row_indices(problem)),
+        "row_length_expression": Writer(problem, "c_openmp").extent(problem.along),
+        "result_bytes": sum(t.dtype.bytes for t in written),
+    }
+    helpers = writer.helpers()
+    lines = [*helpers, *names["members"], *declared, *(x for f in functions for x in f.all_lines())]
+    includes = {*includes_for(lines, "c_openmp"), "<errno.h>", "<stddef.h>", "<stdint.h>"}
+    includes |= {"<string.h>"} if streams else set()
+    return names | {"helpers": helpers, "includes": sorted(includes)}
+
+
+def _segments(writer: Writer) -> str:
+    """The number of stretches of the last reduced index, empty where it is the only one."""
+    along = writer.problem.along
+    return writer.extent(along[:-1]) if len(along) > 1 else ""
+
+
+def _function(writer: Writer, program: Program, keep: bool, name: str) -> FunctionText:
+    problem = writer.problem
+    segmented = len(problem.along) > 1
+
+    def base(tensor):
+        own = tensor.name in stretched
+        return f"{tensor.name}_segment" if own else row_base(writer, tensor)
+
+    inner = set(problem.along[:-1])
+    stretched = {
+        t.name for t in problem.tensors() if problem.along[-1] in t.dims and inner & set(t.dims)
+    }
+    made = Sweeps(
+        writer,
+        program,
+        held={},
+        kept="{name}_kept[column]" if keep else "",
+        base=lambda t: base(t),
+        column="column",
+        within="",
+        read=lambda x: f"{base(writer.tensor(x))}[column]",
+        written=lambda x: f"{x}_out[column - first]",
+        source=ARGS,
+    )
+    kept = {n for p in program.passes for n in p.kept} if keep else set()
+    types = {v.name: writer.dialect.type(v.dtype) for p in program.passes for v in p.values}
+    sweeps = []
+    for number, sweep in enumerate(program.passes):
+        text = made.text(number)
+        sweeps.append(
+            LoopText(
+                title=text.title,
+                reductions=text.reductions,
+                segment_lines=_segment_lines(writer, sweep, made) if segmented else (),
+                prefetches=_prefetches(writer, program, number),
+                pragma=_pragma(writer, sweep),
+                lines=text.lines,
+                stores=tuple(
+                    PackText(s.name, writer.storage(t.dtype), f"{base(t)} + first")
+                    for s in sweep.stores
+                    for t in [writer.tensor(s.name)]
+                ),
+                after=text.after,
+                row_stores=text.row_stores,
+            )
+        )
+    return FunctionText(
+        comment=_comment(keep, name),
+        name=name,
+        row_lines=tuple(row_statements(writer, program, ARGS)),
+        row_length=writer.extent(problem.along) if program.counts else "",
+        kept_lines=tuple(f"{types[n]} {n}_kept[kRowBuffer];" for n in types if n in kept),
+        stores_before=tuple(made.row_store(s) for s in program.stores_before),
+        sweeps=tuple(sweeps),
+    )
+
+
+def _comment(keep: bool, name: str) -> str:
+    if keep:
+        return "All passes over a row of up to kRowBuffer columns."
+    if name == "compute_long_row":
+        return "All passes over a longer row: what would be kept is computed again."
+    return "All passes over a row."
+
+
+def _segment_lines(writer: Writer, sweep: Pass, made: Sweeps) -> tuple[str, ...]:
+    """Where a stretch of the last reduced index lies, and what it has one of."""
+    outer = writer.problem.along[:-1]
+    lines, divisor = [], []
+    for i in reversed(outer):
+        modulo = "" if i == outer[0] else f" % {ARGS}{i}"
+        text = " / ".join(["segment", *divisor]) + modulo
+        lines.insert(0, f"const int64_t {i}_index = {text};")
+        divisor.append(f"{ARGS}{i}")
+    at = {i: f"{i}_index" for i in outer}
+    used = dict.fromkeys(
+        [x.operand.name for x in sweep.loads if writer.problem.along[-1] in x.operand.indices]
+        + [s.name for s in sweep.stores]
+    )
+    for name in used:
+        tensor = writer.tensor(name)
+        if set(outer) & set(tensor.dims):
+            constant = "" if tensor.is_written else "const "
+            start = moved(row_base(writer, tensor), writer.offset(tensor, at))
+            lines.append(f"{constant}{writer.storage(tensor.dtype)} *{name}_segment = {start};")
+    lines += [made.single_line(x) for x in sweep.loads if not _packed(writer, x)]
+    return tuple(lines)
+
+
+def _packed(writer: Writer, load) -> bool:
+    return writer.problem.along[-1] in load.operand.indices
+
+
+def _prefetches(writer: Writer, program: Program, number: int) -> tuple[str, ...]:
+    """In the second pass, while the processor is busy with numbers: what the next row's first pass reads."""
+    problem = writer.problem
+    rows = row_indices(problem)
+    if number != 1 or len(problem.along) > 1 or not rows:
+        return ()
+    lines = []
+    for load in program.passes[0].loads:
+        tensor = writer.tensor(load.operand.name)
+        if rows[-1] not in tensor.dims:
+            continue
+        stride = tensor.strides[tensor.dims.index(rows[-1])]
+        kind = writer.storage(tensor.dtype)
+        lines.append(
+            f"prefetch({tensor.name}_row + first, {ARGS}{stride}, sizeof({kind}), end - first);"
+        )
+    return tuple(lines)
+
+
+def _pragma(writer: Writer, sweep: Pass) -> str:
+    """The pragma of a loop over elements, with a clause for each reduction."""
+    clauses: dict[str, list[str]] = {}
+    for r in sweep.reductions:
+        sign = {"sum": "+", "prod": "*"}.get(r.op) or _function_name(writer, r)
+        clauses.setdefault(sign, []).append(r.name)
+    words = [f"reduction({sign} : {', '.join(names)})" for sign, names in clauses.items()]
+    return " ".join(["#pragma omp simd", *words])
+
+
+def _function_name(writer: Writer, r: Value) -> str:
+    return writer.dialect.function(r.op, r.dtype)
+
+
+def _declared(writer: Writer, op: str, kind) -> str:
+    name = writer.dialect.function(op, kind)
+    start = writer.expression(start_value(op, kind))
+    text = writer.expression(combined(op, kind, "omp_out", Name("omp_in", dtype=kind)))
+    return (
+        f"#pragma omp declare reduction({name}:{writer.dialect.type(kind)} : omp_out = {text}) \\\n"
+        f"    initializer(omp_priv = {start})"
+    )
+
+
+def _prose(plan: RowLoopsPlan, keeps: bool) -> str:
+    count = len(plan.short_program.passes)
+    passes = "one pass" if count == 1 else f"{count} passes"
+    kept = (
+        f" Intermediate values of rows up to {plan.row_buffer} columns stay on the stack."
+        if keeps
+        else ""
+    )
+    written = any(s.stores for s in plan.short_program.passes)
+    streams = (
+        f" Results go to memory in chunks of {plan.chunk} columns, past the caches when there are more of "
+        "them than caches hold."
+        if written
+        else ""
+    )
+    return (
+        f"Threads share the rows; a row takes {passes}, the later of which find it in the cache.{kept}{streams} "
+        "Reductions along a row are vector loops whose order depends on nothing but the row: results are the "
+        "same bits for any number of threads."
+    )

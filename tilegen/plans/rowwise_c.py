@@ -1,0 +1,75 @@
+"""The plan of RowLoops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilegen.plans.base import Fact
+from tilegen.plans.memory_bound import FormulaPlan
+from tilegen.problems.formula import FormulaProblem
+from tilegen.problems.passes import Program
+from tilegen.schedules.rowwise_c import STACK_BYTES, RowLoops
+from tilegen.targets import CpuTarget
+
+# Features that loops over elements gain from.
+_USEFUL = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl")
+
+
+def loop_features(target: CpuTarget) -> tuple[str, str]:
+    """The target's features as clang and as gcc name them; gcc is told to use the whole width."""
+    used = [f for f in target.features if f in _USEFUL]
+    if "avx512f" not in used:
+        return ",".join(used), ",".join(used)
+    used.remove("avx2")
+    return ",".join(used), ",".join([*used, "prefer-vector-width=512"])
+
+
+@dataclass(frozen=True)
+class RowLoopsPlan(FormulaPlan):
+    """Numbers of `templates/c_openmp/rowwise.c.j2`."""
+
+    chunk: int
+    row_buffer: int
+    serial: int
+    stream_bytes: int
+    clang_features: str
+    gcc_features: str
+    short_program: Program
+    long_program: Program
+
+    template: ClassVar[str] = "c_openmp/rowwise.c.j2"
+    hidden: ClassVar[frozenset[str]] = frozenset({"short_program", "long_program"})
+
+    @classmethod
+    def make(cls, problem: FormulaProblem, schedule: RowLoops, target: CpuTarget) -> RowLoopsPlan:
+        """Derive every number. The schedule must be legal for the problem on the target."""
+        clang, gcc = loop_features(target)
+        return cls(
+            problem=problem,
+            schedule=schedule,
+            target=target,
+            chunk=schedule.chunk,
+            row_buffer=schedule.row_buffer,
+            serial=schedule.serial,
+            stream_bytes=schedule.stream_bytes,
+            clang_features=clang,
+            gcc_features=gcc,
+            short_program=problem.program(keep=len(problem.along) == 1),
+            long_program=problem.program(keep=False),
+        )
+
+    def facts(self) -> list[Fact]:
+        stack = self.schedule.stack_bytes(self.problem)
+        return [
+            Fact(
+                "passes",
+                str(len(self.short_program.passes)),
+                "reductions that depend on each other",
+            ),
+            Fact("chunk", f"{self.chunk} columns", "computed before they are stored"),
+            Fact("stack", f"{stack} bytes a thread", f"{STACK_BYTES} may be taken"),
+        ]
+
+    def description(self) -> str:
+        return f"a thread a row, chunks of {self.chunk} columns"

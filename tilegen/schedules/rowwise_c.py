@@ -1,0 +1,99 @@
+"""RowLoops: rows of a formula with reductions, a thread a row, vector loops along it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilegen.fields import option
+from tilegen.problems.families import ROWWISE
+from tilegen.problems.formula import FormulaProblem
+from tilegen.schedules.base import Violation
+from tilegen.schedules.memory_bound import FormulaSchedule, positive
+from tilegen.targets import CpuTarget
+
+# What a thread's stack surely has room for.
+STACK_BYTES = 131072
+
+
+@dataclass(frozen=True)
+class RowLoops(FormulaSchedule):
+    """Threads share the rows; a row's passes after the first find it in the cache."""
+
+    chunk: int = option(
+        1024,
+        "Columns that are computed before they are stored; they stay in the first-level cache.",
+        kind=int,
+        unit="elements",
+    )
+    row_buffer: int = option(
+        8192,
+        "Longest row whose intermediate values are kept; those of longer rows are computed again.",
+        kind=int,
+        unit="elements",
+    )
+    serial: int = option(
+        32768, "Elements that are too few for more than one thread.", kind=int, unit="elements"
+    )
+    stream_bytes: int = option(
+        8388608,
+        "Size of the results from which on they are stored past the caches; smaller ones stay for their reader.",
+        kind=int,
+        unit="bytes",
+    )
+
+    backend: ClassVar[str] = "c_openmp"
+    name: ClassVar[str] = "rows"
+    family: ClassVar[str] = ROWWISE
+
+    @classmethod
+    def default(cls, problem: FormulaProblem, target: CpuTarget) -> RowLoops:
+        """Chunks of 1024 columns, and rows of up to 8192 kept, or what fits on a stack of that."""
+        kept = max(1, sum(len(p.kept) for p in problem.program().passes))
+        return cls(row_buffer=8192 if kept == 1 else 8192 // kept)
+
+    def stack_bytes(self, problem: FormulaProblem) -> int:
+        """What a thread needs on its stack: kept values, and a chunk of every output."""
+        program = problem.program()
+        kept = sum(len(p.kept) for p in program.passes)
+        outputs = sum(t.dtype.bytes for t in problem.tensors() if t.is_written)
+        return kept * self.row_buffer * problem.typed.compute.bytes + outputs * self.chunk
+
+    def violations(self, problem: FormulaProblem, target: CpuTarget) -> list[Violation]:
+        broken = positive("chunk", self.chunk, 64, 65536, power=True)
+        broken += positive("row_buffer", self.row_buffer, 1, 1 << 20)
+        broken += positive("serial", self.serial, 0, 1 << 30)
+        broken += positive("stream_bytes", self.stream_bytes, 0, (1 << 31) - 1)
+        needed = self.stack_bytes(problem)
+        if not broken and needed > STACK_BYTES:
+            broken.append(
+                Violation(
+                    "row_buffer",
+                    f"row_buffer {self.row_buffer} and chunk {self.chunk} need {needed} bytes of a thread's "
+                    f"stack, of which {STACK_BYTES} may be taken",
+                )
+            )
+        return broken
+
+    def tokens(self) -> list[str]:
+        made = [f"c{self.chunk}"] if self.chunk != 1024 else []
+        if self.row_buffer not in (8192, 4096, 2730, 2048):
+            made.append(f"b{self.row_buffer}")
+        if self.serial != 32768:
+            made.append(f"s{self.serial}")
+        if self.stream_bytes != 8388608:
+            made.append(f"n{self.stream_bytes}")
+        return made
+
+    def tile_extents(self) -> tuple[int, ...]:
+        return (self.chunk,)
+
+    @classmethod
+    def candidates(cls, problem: FormulaProblem, target: CpuTarget) -> Iterator[RowLoops]:
+        grid = itertools.product(
+            (256, 512, 1024, 2048), (2048, 4096, 8192, 16384), (1 << 21, 1 << 23, 1 << 25)
+        )
+        for chunk, row_buffer, stream_bytes in grid:
+            yield cls(chunk, row_buffer, 32768, stream_bytes)
