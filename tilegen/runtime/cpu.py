@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +46,12 @@ class CpuKernel:
         Raises:
             ArgumentError: the arrays do not fit the kernel, or memory ran out.
         """
+        self.bound(arrays, scalars, num_threads)()
+
+    def bound(
+        self, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, float], num_threads: int = 0
+    ) -> Callable[[], None]:
+        """The call of `run` with its arguments checked and ready, to be made many times."""
         space, address = None, (0, 0)
         if self._workspace is not None:
             _, sizes = marshal(self.plan, arrays, scalars, num_threads)
@@ -53,11 +59,17 @@ class CpuKernel:
             space = np.empty(max(1, self._workspace(*in_order)), np.uint8)
             address = (space.ctypes.data, space.nbytes)
         values, sizes = marshal(self.plan, arrays, scalars, num_threads, address)
-        status = self._launch(*values)
-        if status == errno.ENOMEM:
-            raise MemoryError(f"{self.library.name}: no memory for {sizes}")
-        if status:
-            raise ArgumentError(f"the kernel refused the call (code {status}) for sizes {sizes}")
+        keep = (arrays, space)
+
+        def call() -> None:
+            status = self._launch(*values)
+            if status == errno.ENOMEM:
+                raise MemoryError(f"{self.library.name}: no memory for {sizes}")
+            if status:
+                raise ArgumentError(f"the kernel refused {sizes} (code {status})")
+            assert keep
+
+        return call
 
 
 def load(plan: Plan, library: Path, symbol: str) -> CpuKernel:

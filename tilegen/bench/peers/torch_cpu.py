@@ -1,0 +1,73 @@
+"""PyTorch on the CPU: its own dispatch (MKL, oneDNN), and oneDNN with plain and pre-packed weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilegen.bench.peers.base import CpuPeer
+from tilegen.bench.peers.torch_math import expression
+from tilegen.problems.base import Problem
+from tilegen.problems.gemm import Gemm
+from tilegen.values import BF16, F16, F32
+
+
+def tensor(array: np.ndarray) -> Any:
+    """A PyTorch tensor over the same memory; bf16 through its bits."""
+    import torch
+
+    if array.dtype == BF16.numpy:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _threads(count: int) -> None:
+    import torch
+
+    torch.set_num_threads(count)
+    torch.set_grad_enabled(False)
+
+
+class TorchCpu(CpuPeer):
+    """PyTorch eager."""
+
+    def knows(self, problem: Problem) -> bool:
+        return expression(problem) is not None
+
+    def prepare(self, spec, sizes, arrays, scalars, threads) -> Callable[[], Any]:
+        _threads(threads)
+        function = expression(spec.problem)
+        tensors = {name: tensor(a) for name, a in arrays.items()}
+        return lambda: function(tensors, scalars)
+
+
+class OneDnn(CpuPeer):
+    """oneDNN's linear with plain weights, through PyTorch."""
+
+    packed = False
+
+    def knows(self, problem: Problem) -> bool:
+        if not isinstance(problem, Gemm) or problem.batched or problem.layout.a != "t":
+            return False
+        return problem.epilogue in ("none", "bias") and problem.dtype in (F32, BF16, F16)
+
+    def prepare(self, spec, sizes, arrays, scalars, threads) -> Callable[[], Any]:
+        import torch
+
+        _threads(threads)
+        x, w = tensor(arrays["a"]), tensor(arrays["b"])
+        if spec.problem.layout.b == "t":
+            w = w.t().contiguous()
+        bias = tensor(arrays["bias"]) if "bias" in arrays else None
+        if self.packed:
+            w = torch.ops.mkldnn._reorder_linear_weight(w, x.shape[0])
+        linear = torch.ops.mkldnn._linear_pointwise
+        return lambda: linear(x, w, bias, "none", [], "")
+
+
+class OneDnnPrepacked(OneDnn):
+    """oneDNN's linear with weights packed before the timing."""
+
+    packed = True

@@ -1,0 +1,62 @@
+"""Reports as text: a table of ratios, geometric means by group, and changes against an earlier run."""
+
+from __future__ import annotations
+
+import math
+
+from tilegen.bench.samples import Report, geomean, spread, verdict
+
+
+def _columns(rows: list[list[str]]) -> list[str]:
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def text(report: Report) -> str:
+    """The report as a table; ratios are peer / ours, above 1 ours is faster."""
+    peers = sorted({name for row in report.rows for name in row.ratios})
+    rows = [["case", "time", "Gflop/s", "GB/s", *peers, "best"]]
+    notes = []
+    for row in report.rows:
+        seconds = row.median()
+        cells = [row.case, "-" if math.isnan(seconds) else f"{seconds * 1e6:.1f} us"]
+        cells.append(f"{row.flops / seconds / 1e9:.0f}" if seconds > 0 and row.flops else "-")
+        cells.append(f"{row.bytes / seconds / 1e9:.0f}" if seconds > 0 else "-")
+        cells += [f"{row.ratio(p):.3f}" if p in row.ratios else "-" for p in peers]
+        name, ratio = row.best_peer()
+        cells.append(f"{ratio:.3f}" if name else "-")
+        rows.append(cells)
+        notes += [f"{row.case}: {who}: {why}" for who, why in row.errors.items()]
+    lines = [f"{report.suite} on {report.machine.get('name') or report.machine.get('cpu', '')}"]
+    lines += _columns(rows)
+    for group in dict.fromkeys(r.group for r in report.rows):
+        best = [r.best_peer()[1] for r in report.rows if r.group == group and r.ratios]
+        if best:
+            lines.append(
+                f"{group or 'all'}: geometric mean {geomean(best):.3f} of the best peer, least {min(best):.3f}"
+            )
+    noise = [spread(r.ratios[p]) for r in report.rows for p in r.ratios]
+    if noise:
+        lines.append(f"noise of a ratio: {max(noise):.1%} at most")
+    return "\n".join(lines + notes)
+
+
+def compare(old: Report, new: Report) -> tuple[list[str], int]:
+    """Lines `case peer: verdict old -> new`, and how many cases became slower beyond the noise."""
+    before = {row.case: row for row in old.rows}
+    lines, slower = [], 0
+    for row in new.rows:
+        if row.case not in before:
+            lines.append(f"{row.case}: new")
+            continue
+        for peer, ratios in row.ratios.items():
+            earlier = before[row.case].ratios.get(peer, [])
+            word = verdict(earlier, ratios)
+            slower += word == "slower"
+            was = f"{before[row.case].ratio(peer):.3f}" if earlier else "-"
+            lines.append(f"{row.case} {peer}: {word} ({was} -> {row.ratio(peer):.3f})")
+    return lines, slower

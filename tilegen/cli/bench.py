@@ -1,0 +1,79 @@
+"""`tilegen bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from tilegen.bench import table
+from tilegen.bench.run import run_cpu, run_gpu
+from tilegen.bench.samples import load
+from tilegen.bench.suites import read_suite
+from tilegen.cli.app import app
+from tilegen.cli.console import out, progress
+from tilegen.targets import target as find_target
+
+
+@app.command()
+def bench(
+    suite: Annotated[
+        Optional[Path], typer.Argument(help="A suite, such as benchmarks/suites/gemm_cpu.toml.")
+    ] = None,
+    target: Annotated[str, typer.Option("--target", "-t", help="Where ours runs.")] = "x86-64-v4",
+    threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads of everyone.")] = 1,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=3, help="Interleaved rounds or pairs.")
+    ] = 11,
+    peers: Annotated[str, typer.Option("--peers", help="Comma-separated; default: all.")] = "",
+    save: Annotated[
+        Optional[Path], typer.Option("--save", help="Write raw samples as JSON.")
+    ] = None,
+    against: Annotated[
+        Optional[Path], typer.Option("--against", help="Compare with an earlier JSON.")
+    ] = None,
+    show: Annotated[
+        Optional[Path], typer.Option("--show", help="Only print the table of a saved JSON.")
+    ] = None,
+    chart: Annotated[
+        Optional[Path], typer.Option("--chart", help="Write a PNG of ratios and of the roofline.")
+    ] = None,
+) -> int:
+    """Time a suite beside its peers, interleaved in one run, and print ratios peer / ours (above 1: ours faster).
+
+    With `--against`, says of each case whether it is the same, faster, slower or unclear beyond the noise, and
+    exits with 1 if one is slower.
+    """
+    if show is not None:
+        report = load(show)
+    elif suite is None:
+        raise typer.BadParameter("name a suite, or --show a saved result")
+    else:
+        cases = read_suite(suite)
+        where = find_target(target)
+        wanted = [p for p in peers.split(",") if p]
+        with progress(cases.name) as bar:
+            task = bar.add_task("", total=len(cases.cases))
+
+            def tell(label: str) -> None:
+                bar.update(task, description=label, advance=1)
+
+            if where.backend == "cuda":
+                report = run_gpu(cases, where, wanted, rounds, tell)
+            else:
+                report = run_cpu(cases, where, threads, wanted, rounds, tell)
+    out.print(table.text(report))
+    if save is not None:
+        report.save(save)
+        out.print(f"saved {save}")
+    if chart is not None:
+        from tilegen.bench.chart import draw
+
+        draw(report, chart)
+        out.print(f"saved {chart}")
+    if against is not None:
+        lines, slower = table.compare(load(against), report)
+        out.print("\n".join(lines))
+        return 1 if slower else 0
+    return 0
