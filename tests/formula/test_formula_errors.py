@@ -126,6 +126,12 @@ BINDING = [
         "sum(bias[n], n)",
         "one element",
     ),
+    (
+        "acc + max(residual[m,n], n)",
+        "a reduction cannot be computed here",
+        "max(residual[m,n], n)",
+        "put the index first: max(n, residual[m,n])",
+    ),
     ("c[m] = acc", "this varies with n, and c[m] does not", "acc", "sum(e, n)"),
     ("acc // 2", "// takes integers, not f32", "acc // 2", "floor(a / b)"),
     ("acc % 2", "% takes integers, not f32", "acc % 2", "a - b * floor(a / b)"),

@@ -48,7 +48,7 @@ SHAPES = [
     "({f} * (({i}) % {divisor}))",
 ]
 INT_SHAPES = ["({i} + {i})", "({i} - {i})", "({i} * {i})", "({i} // {i})", "({i} % {i})"]
-INT_SHAPES += ["min({i}, {i})", "max({i}, {i})", "abs({i})", "-{i}"]
+INT_SHAPES += ["min({i}, {i} + 0)", "max({i}, 0 + {i})", "abs({i})", "-{i}"]
 WORDS = {
     "unary": UNARY,
     "compare": ["<", "<=", ">", ">=", "==", "!="],

@@ -82,6 +82,13 @@ def _types(
     return {name: dtype(kind) for name, kind in given.items()}
 
 
+def _elementwise(op: str, a: Node, indices: tuple[str, ...]) -> str:
+    """How to write min and max of an index, which as the last argument makes a reduction."""
+    if op not in ("min", "max"):
+        return ""
+    return f" For the {op} of two values put the index first: {op}({indices[0]}, {node_text(a)})."
+
+
 def _index_span(source: str, span: Span, index: str) -> Span:
     """Where the index name stands inside the operand, reduction or assignment at `span`."""
     line = source.split("\n")[span.line - 1]
@@ -186,7 +193,8 @@ class _Binder:
                 raise self.fault(
                     node,
                     f"a reduction cannot be computed here: {node_text(node)}",
-                    "This formula is applied to one element at a time.",
+                    "This formula is applied to one element at a time."
+                    + _elementwise(node.op, node.a, node.indices),
                 )
             self._check_indices(node, node.indices)
         if not isinstance(node, Operand):
