@@ -109,7 +109,7 @@ def check(text: str, kind, out, folder, seed: int = 0) -> None:
         assert agree(got[name], value, bound), (text, got[name], value, bound)
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     first=expressions(),
     second=expressions(),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilegen.errors import FormulaError
-from tilegen.formula.diagnostics import fault, listing, nearest
+from tilegen.formula.diagnostics import fault, index_span, listing, nearest
 from tilegen.formula.parsed import Formula, free_indices
-from tilegen.formula.nodes import Assign, Cast, Name, Node, Operand, Reduce, Span, transform, walk
+from tilegen.formula.nodes import Assign, Cast, Name, Node, Operand, Reduce, transform, walk
 from tilegen.formula.text import node_text
 from tilegen.formula.typed import Special, TypedFormula
 from tilegen.formula.typing import Typer
@@ -87,13 +86,6 @@ def _elementwise(op: str, a: Node, indices: tuple[str, ...]) -> str:
     if op not in ("min", "max"):
         return ""
     return f" For the {op} of two values put the index first: {op}({indices[0]}, {node_text(a)})."
-
-
-def _index_span(source: str, span: Span, index: str) -> Span:
-    """Where the index name stands inside the operand, reduction or assignment at `span`."""
-    line = source.split("\n")[span.line - 1]
-    found = re.compile(rf"[\[,(]\s*({re.escape(index)})\s*[\],)]").search(line, span.start)
-    return Span(span.line, found.start(1), found.end(1)) if found else span
 
 
 class _Binder:
@@ -221,7 +213,7 @@ class _Binder:
             if index not in self.indices:
                 raise fault(
                     self.formula.source,
-                    _index_span(self.formula.source, node.span, index),
+                    index_span(self.formula.source, node.span, index),
                     f"'{index}' is no index here",
                     nearest(index, self.indices) + f"Indices: {listing(self.indices)}.",
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 from tilegen.errors import FormulaError
@@ -36,3 +37,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def listing(names: Iterable[str]) -> str:
     """Names for a message, in the given order, separated by commas; `none` when there are none."""
     return ", ".join(names) or "none"
+
+
+def index_span(text: str, span: Span, index: str) -> Span:
+    """Where the index name stands inside the operand, reduction or assignment at `span`."""
+    line = text.split("\n")[span.line - 1]
+    found = re.compile(rf"[\[,(]\s*({re.escape(index)})\s*[\],)]").search(line, span.start)
+    return Span(span.line, found.start(1), found.end(1)) if found else span

@@ -98,8 +98,8 @@ class Evaluator:
         self.offsets = dict(offsets or {})
         self.named: dict[str, Array] = {}
         self._known: dict[int, tuple[Node, Array]] = {}
-        self._bind(env)
         with np.errstate(all="ignore"):
+            self._bind(env)
             for s in typed.statements:
                 self.named[s.name] = self.value(s.value)
 

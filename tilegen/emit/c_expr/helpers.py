@@ -88,7 +88,8 @@ def _catalogue(name: str) -> dict[str, str]:
     for macro in _macros(ARITHMETIC):
         for kind in _kinds(macro):
             text = str(getattr(module, macro)(into.inline, kind.c, TAILS[kind])).strip("\n")
-            found[_defined(text)] = text
+            # A dialect's own part comes first: C has a choose of its own for float.
+            found.setdefault(_defined(text), text)
     module = environment().get_template(ACTIVATIONS).module
     for macro in _macros(ACTIVATIONS):
         for kind in (F32, F64):
