@@ -28,7 +28,6 @@ _SCHEDULES = [
     "tilegen.schedules.gemm_mma:MmaGemm",
     "tilegen.schedules.rowwise:RowRegisters",
     "tilegen.schedules.rowwise_c:RowLoops",
-    "tilegen.schedules.gemm_packed:PackedGemm",
 ]
 
 

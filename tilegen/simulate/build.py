@@ -1,0 +1,157 @@
+"""Builds the C++ core once a machine, and PTX once a source; both are kept in tilegen's cache."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tilegen.simulate.launch import SimulationError
+from tilegen.toolchain.build import run_compiler
+from tilegen.toolchain.cache import cached, digest
+from tilegen.toolchain.find import find_cxx, find_nvcc
+
+_CORE = Path(__file__).resolve().parent / "core"
+_FLAGS = ("-std=gnu++17", "-march=native", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
+_USUAL = ("-O2", "-ffp-contract=off")  # every operation rounds
+_SPECIAL = {
+    "tensor.cpp": ("-O3", "-ffp-contract=fast"),  # see there
+    "real.cpp": ("-O3", "-ffp-contract=off"),
+    "rounding.cpp": ("-O2", "-ffp-contract=off", "-frounding-math"),
+}
+
+
+def _processor() -> str:
+    """What -march=native depends on."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):
+                return line
+    except OSError:
+        pass
+    return platform.processor()
+
+
+@functools.cache
+def core_path() -> Path:
+    """The core as a shared library, built if the cache does not hold it.
+
+    Raises:
+        ToolMissing: no C++ compiler.
+        BuildError: the compiler refused the core.
+    """
+    compiler = find_cxx()
+    headers = [path.read_bytes() for path in sorted(_CORE.glob("*.h"))]
+    common = [
+        compiler.path,
+        compiler.version,
+        *compiler.flags,
+        *_FLAGS,
+        platform.machine(),
+        _processor(),
+    ]
+    sources = sorted(_CORE.glob("*.cpp"))
+    keys = {
+        source: digest([*common, *headers, *_SPECIAL.get(source.name, _USUAL), source.read_bytes()])
+        for source in sources
+    }
+
+    def compile_one(source: Path) -> Path:
+        def make(folder: Path) -> None:
+            flags = [*compiler.flags, *_FLAGS, *_SPECIAL.get(source.name, _USUAL)]
+            run_compiler(
+                [compiler.path, *flags, "-c", "-o", str(folder / "part.o"), str(source)],
+                f"the simulator's {source.name}",
+            )
+
+        return cached("simulator-part", keys[source], ("part.o",), make) / "part.o"
+
+    def link(folder: Path) -> None:
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            parts = list(pool.map(compile_one, sources))
+        command = [
+            compiler.path,
+            *compiler.flags,
+            "-shared",
+            "-o",
+            str(folder / "core.so"),
+            *map(str, parts),
+        ]
+        run_compiler(command, "the simulator's core")
+
+    return cached("simulator", digest(keys.values()), ("core.so",), link) / "core.so"
+
+
+@functools.cache
+def load_core() -> ctypes.CDLL:
+    """The core, loaded. Raises as `core_path`."""
+    library = ctypes.CDLL(str(core_path()))
+    library.sim_op_name.restype = ctypes.c_char_p
+    library.sim_op_count.restype = ctypes.c_int64
+    library.sim_struct_bytes.restype = ctypes.c_int64
+    library.sim_run.restype = ctypes.c_void_p
+    library.sim_findings.restype = ctypes.c_int64
+    library.sim_steps.restype = ctypes.c_uint64
+    library.sim_finding.restype = None
+    library.sim_free.restype = None
+    return library
+
+
+@functools.cache
+def operations() -> dict[str, int]:
+    """The core's operations by name."""
+    library = load_core()
+    return {
+        library.sim_op_name(ctypes.c_int64(k)).decode(): k for k in range(library.sim_op_count())
+    }
+
+
+def compile_ptx(
+    source: str | Path, arch: str = "80", flags: Sequence[str] = (), device_only: bool = False
+) -> str:
+    """PTX of a .cu, with line numbers, compiled once for the same text, headers beside it and flags.
+
+    Args:
+        source: path of a .cu file.
+        arch: compute capability, `80` or `90a`; `sm_90a` is taken as well.
+        flags: added to nvcc's.
+        device_only: define TILEGEN_DEVICE_ONLY, which hides an emitted kernel's host part.
+
+    Raises:
+        ToolMissing: no nvcc.
+        BuildError: nvcc refused the source.
+        SimulationError: there is no such file.
+    """
+    path = Path(source)
+    if not path.is_file():
+        raise SimulationError(f"no file {path}")
+    tool = find_nvcc()
+    arch = arch.removeprefix("sm_").removeprefix("compute_")
+    command = [
+        "-ptx",
+        "-lineinfo",
+        "-O3",
+        "-std=c++17",
+        f"-gencode=arch=compute_{arch},code=compute_{arch}",
+    ]
+    command += ["-DTILEGEN_DEVICE_ONLY"] if device_only else []
+    command += [f"-I{path.resolve().parent}", *flags]
+    beside = [
+        p for pattern in ("*.h", "*.cuh") for p in sorted(path.resolve().parent.glob(pattern))
+    ]
+    content = [item for p in [path, *beside] for item in (p.name, p.read_bytes())]
+    key = digest([tool.path, tool.version, *tool.flags, *command, *content])
+
+    def make(folder: Path) -> None:
+        copy = folder / path.name
+        copy.write_bytes(path.read_bytes())
+        run_compiler(
+            [tool.path, *tool.flags, *command, "-o", str(folder / "kernel.ptx"), str(copy)],
+            str(path),
+        )
+
+    return (cached("ptx", key, ("kernel.ptx",), make) / "kernel.ptx").read_text(encoding="utf-8")
