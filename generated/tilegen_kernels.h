@@ -2,6 +2,13 @@
 #ifndef TILEGEN_KERNELS_H
 #define TILEGEN_KERNELS_H
 
+#include "c_openmp/gemm_bf16_nt_batched_bias_gelu_960x512x384_r6x64_x86_64_v4.h"
+#include "c_openmp/gemm_f16_tn_1280x512x384_neon.h"
+#include "c_openmp/gemm_f16_tn_128x128x32.h"
+#include "c_openmp/gemm_f32_tn_960x512x384_r6x64_x86_64_v4.h"
+#include "c_openmp/gemm_f32_tt_blas_960x512x384_r6x16_x86_64_v3.h"
+#include "c_openmp/gemm_f64_tt_residual_1280x512x192_r8x4.h"
+#include "c_openmp/gemm_i8_nn_960x512x384_r6x64_x86_64_v4.h"
 #include "c_openmp/rmsnorm_bf16.h"
 #include "c_openmp/softmax_f32_x86_64_v4.h"
 

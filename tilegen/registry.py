@@ -28,6 +28,7 @@ _SCHEDULES = [
     "tilegen.schedules.gemm_mma:MmaGemm",
     "tilegen.schedules.rowwise:RowRegisters",
     "tilegen.schedules.rowwise_c:RowLoops",
+    "tilegen.schedules.gemm_packed:PackedGemm",
 ]
 
 

@@ -4,7 +4,7 @@
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 1024 columns
 // Inputs    be59b3459754  (command, templates and emitter)
-// Body      1bf15d911053  (everything below this comment)
+// Body      fe35ffc54032  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "rmsnorm_bf16.h"
@@ -66,11 +66,17 @@ static inline uint32_t bits_of(float x) {
   return bits;
 }
 
+// a where the condition holds, else b, by masks: no branch, so that a loop stays vector code.
+static inline uint32_t choose_bits(int condition, uint32_t a, uint32_t b) {
+  const uint32_t mask = 0u - (uint32_t)condition;
+  return (a & mask) | (b & ~mask);
+}
+
 // float to bfloat16 bits, nearest even; NaN stays NaN.
 static inline uint16_t f32_to_bf16(float x) {
   const uint32_t bits = bits_of(x);
   const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  return (uint16_t)(x != x ? (bits >> 16 | 0x40u) : rounded);
+  return (uint16_t)choose_bits(x != x, bits >> 16 | 0x40u, rounded);
 }
 
 // Copy finished elements to memory past the caches; any alignment.

@@ -4,7 +4,7 @@
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 1024 columns
 // Inputs    cb0b7e63428e  (command, templates and emitter)
-// Body      217eddb23e0d  (everything below this comment)
+// Body      5a0509a8735d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_x86_64_v4.h"
@@ -47,17 +47,34 @@ enum {
 #pragma GCC optimize("fp-contract=fast")
 #endif
 
-// The larger of a and b; NaN if either is NaN.
-static inline float maximum(float a, float b) {
-  const float larger = a > b ? a : b;
-  return a != a ? a : larger;
-}
-
 // The float that has these bits.
 static inline float float_of(uint32_t bits) {
   float x;
   memcpy(&x, &bits, sizeof x);
   return x;
+}
+
+// a where the condition holds, else b, by masks: no branch, so that a loop stays vector code.
+static inline uint32_t choose_bits(int condition, uint32_t a, uint32_t b) {
+  const uint32_t mask = 0u - (uint32_t)condition;
+  return (a & mask) | (b & ~mask);
+}
+
+// The bits of a float.
+static inline uint32_t bits_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+// a where the condition holds, else b.
+static inline float choose(int condition, float a, float b) {
+  return float_of(choose_bits(condition, bits_of(a), bits_of(b)));
+}
+
+// The larger of a and b; NaN if either is NaN.
+static inline float maximum(float a, float b) {
+  return choose(a != a, a, choose(a > b, a, b));
 }
 
 // 2 to the power n for -126 <= n <= 127.
@@ -67,8 +84,8 @@ static inline float power_of_two(int32_t n) {
 
 // e to the power x, within 1 ulp.
 static inline float exp_f32(float x) {
-  const float above = x > -104.0f ? x : -104.0f;
-  const float y = above < 89.0f ? above : 89.0f;
+  const float above = choose(x > -104.0f, x, -104.0f);
+  const float y = choose(above < 89.0f, above, 89.0f);
   // x = n log(2) + r with |r| <= log(2) / 2; log(2) in two parts, the first exact in every product.
   const float whole = (y * 1.44269502f + 0x1.8p23f) - 0x1.8p23f;
   const int32_t n = (int32_t)whole;
@@ -78,7 +95,7 @@ static inline float exp_f32(float x) {
   const float p = 1.0f + (r + r * r * q);
   // 2 to the power n in two factors, so that a result near 0 is rounded once.
   const float result = p * power_of_two(n >> 1) * power_of_two(n - (n >> 1));
-  return x != x ? x : result;
+  return choose(x != x, x, result);
 }
 
 #pragma omp declare reduction(maximum:float : omp_out = maximum(omp_out, omp_in)) \

@@ -4,7 +4,7 @@
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  32 elements a thread, 8 to 512 threads a row
 // Inputs    8d5fc14a2ecc  (command, templates and emitter)
-// Body      bc5edeb9d089  (everything below this comment)
+// Body      46acf4280d02  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "cross_entropy_f32_v32_sm80.h"
@@ -26,10 +26,14 @@ constexpr int kValues = 32;  // elements of a row that a thread holds
 constexpr int kVector = 4;  // elements of an access where addresses permit
 static_assert(kValues % kVector == 0, "a thread holds whole packs");
 
+// a where the condition holds, else b.
+__device__ __forceinline__ float choose(int condition, float a, float b) {
+  return condition ? a : b;
+}
+
 // The larger of a and b; NaN if either is NaN.
 __device__ __forceinline__ float maximum(float a, float b) {
-  const float larger = a > b ? a : b;
-  return a != a ? a : larger;
+  return choose(a != a, a, choose(a > b, a, b));
 }
 
 // Neighbouring elements that travel in one access, or in a few of 16 bytes.

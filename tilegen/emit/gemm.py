@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilegen.emit import tensors
-from tilegen.emit.c_expr import literal, print_statements
+from tilegen.emit.c_expr import helper_texts, includes_for, literal, print_statements
 from tilegen.emit.filters import comment
 from tilegen.plans.base import Plan
 from tilegen.problems.gemm import Gemm
@@ -29,11 +29,16 @@ def context(plan: Plan) -> dict[str, Any]:
         {"acc": "acc", **reads, **scalars},
         {t.name: places[t.name] for t in arrays if t.is_written},
     )
+    helpers = helper_texts([*plan.helpers, *printed.helpers], plan.target.backend)
+    needed = (
+        *plan.includes,
+        *includes_for([*helpers, *printed.lines], plan.target.backend),
+    )
     return {
         "computes": problem.title(),
         "formula_comment": comment(f"{problem.formula.text}, for one element."),
-        "helpers": printed.helper_texts,
-        "includes": _includes(problem, printed.includes, cuda),
+        "helpers": helpers,
+        "includes": _includes(problem, needed, cuda),
         "epilogue_body": printed.lines,
         "epilogue_members": tensors.members(arrays, problem.scalars(), cuda),
         "epilogue_assignments": tensors.assignments(arrays, problem.scalars(), cuda),

@@ -13,6 +13,7 @@ _PLANS = {
     "RowRegisters": "tilegen.plans.rowwise:RowRegistersPlan",
     "SimtGemm": "tilegen.plans.gemm_simt:SimtGemmPlan",
     "MmaGemm": "tilegen.plans.gemm_mma:MmaGemmPlan",
+    "PackedGemm": "tilegen.plans.gemm_packed:PackedGemmPlan",
 }
 
 

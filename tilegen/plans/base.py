@@ -62,6 +62,14 @@ class Plan:
     # Whether the launcher takes a workspace; such a template also emits `_workspace`.
     uses_workspace: ClassVar[bool] = False
 
+    # Standard headers that the template itself needs, besides those of the printed formula.
+    includes: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """Helper functions of `emit.c_expr` that the template itself calls."""
+        return ()
+
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block in bytes, static and dynamic; 0 on a CPU."""
