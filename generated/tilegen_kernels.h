@@ -2,6 +2,7 @@
 #ifndef TILEGEN_KERNELS_H
 #define TILEGEN_KERNELS_H
 
+#include "c_openmp/bias_gelu_f32_c4096_x86_64_v3.h"
 #include "c_openmp/gemm_bf16_nt_batched_bias_gelu_960x512x384_r6x64_x86_64_v4.h"
 #include "c_openmp/gemm_f16_tn_1280x512x384_neon.h"
 #include "c_openmp/gemm_f16_tn_128x128x32.h"
@@ -11,6 +12,7 @@
 #include "c_openmp/gemm_i8_nn_960x512x384_r6x64_x86_64_v4.h"
 #include "c_openmp/rmsnorm_bf16.h"
 #include "c_openmp/softmax_f32_x86_64_v4.h"
+#include "c_openmp/transpose_f32_32x64.h"
 
 #ifndef TILEGEN_NO_CUDA
 #include "cuda/add_rmsnorm_bf16_v32_sm80.h"
@@ -21,6 +23,8 @@
 #include "cuda/gemm_f64_nt_batched_64x64x16_t4x4_sm80.h"
 #include "cuda/layernorm_bf16_v32_sm80.h"
 #include "cuda/softmax_f32_v32_sm80.h"
+#include "cuda/swiglu_bf16_x4_sm80.h"
+#include "cuda/transpose_bf16_q8_sm80.h"
 #endif
 
 #endif

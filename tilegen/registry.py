@@ -26,6 +26,10 @@ _NAMED_FORMULAS = "tilegen.problems.named:NAMED"
 _SCHEDULES = [
     "tilegen.schedules.gemm_simt:SimtGemm",
     "tilegen.schedules.gemm_mma:MmaGemm",
+    "tilegen.schedules.elementwise:ElementPacks",
+    "tilegen.schedules.elementwise:ElementLoops",
+    "tilegen.schedules.permute:TileRegisters",
+    "tilegen.schedules.permute:TileLoops",
     "tilegen.schedules.rowwise:RowRegisters",
     "tilegen.schedules.rowwise_c:RowLoops",
     "tilegen.schedules.gemm_packed:PackedGemm",

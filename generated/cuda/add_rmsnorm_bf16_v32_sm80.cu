@@ -3,8 +3,8 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    8ccee822c063  (command, templates and emitter)
-// Body      478a3ecbea21  (everything below this comment)
+// Inputs    5b039e14e8a5  (command, templates and emitter)
+// Body      8a995f3f8e9c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "add_rmsnorm_bf16_v32_sm80.h"
@@ -144,7 +144,7 @@ __device__ __forceinline__ void short_rows(
     for (int step = 0; step < kSteps; ++step) {
       const int64_t column = first_column + step * kStride;
       if (column < columns) {
-        Pack<__nv_bfloat16, kWidth> h_pack;
+        Pack<__nv_bfloat16, kWidth> h_out;
 #pragma unroll
         for (int element = 0; element < kWidth; ++element) {
           const float x_mn = __bfloat162float(x_pack[step].at[element]);
@@ -152,9 +152,9 @@ __device__ __forceinline__ void short_rows(
           const float h_mn = x_mn + r_mn;
           h_mn_kept[step][element] = h_mn;
           row_sum += h_mn * h_mn;
-          h_pack.at[element] = __float2bfloat16_rn(h_mn);
+          h_out.at[element] = __float2bfloat16_rn(h_mn);
         }
-        store<kWidth>(h_row + column, h_pack);
+        store<kWidth>(h_row + column, h_out);
       }
     }
     row_sum = row_reduce<Sum, kThreadsPerRow>(row_sum, partials, turn);
@@ -167,14 +167,14 @@ __device__ __forceinline__ void short_rows(
       const int64_t column = first_column + step * kStride;
       if (column < columns) {
         const Pack<__nv_bfloat16, kWidth> w_pack = load<kWidth>(w + column);
-        Pack<__nv_bfloat16, kWidth> y_pack;
+        Pack<__nv_bfloat16, kWidth> y_out;
 #pragma unroll
         for (int element = 0; element < kWidth; ++element) {
           const float w_n = __bfloat162float(w_pack.at[element]);
           const float h_mn = h_mn_kept[step][element];
-          y_pack.at[element] = __float2bfloat16_rn(h_mn * row_rsqrt * w_n);
+          y_out.at[element] = __float2bfloat16_rn(h_mn * row_rsqrt * w_n);
         }
-        store<kWidth>(y_row + column, y_pack);
+        store<kWidth>(y_row + column, y_out);
       }
     }
   }
@@ -217,16 +217,16 @@ __device__ __forceinline__ void long_rows(
     for (int64_t column = first_column; column < columns; column += kStride) {
       const Pack<__nv_bfloat16, kWidth> x_pack = load<kWidth>(x_row + column);
       const Pack<__nv_bfloat16, kWidth> r_pack = load<kWidth>(r_row + column);
-      Pack<__nv_bfloat16, kWidth> h_pack;
+      Pack<__nv_bfloat16, kWidth> h_out;
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
         const float x_mn = __bfloat162float(x_pack.at[element]);
         const float r_mn = __bfloat162float(r_pack.at[element]);
         const float h_mn = x_mn + r_mn;
         row_sum += h_mn * h_mn;
-        h_pack.at[element] = __float2bfloat16_rn(h_mn);
+        h_out.at[element] = __float2bfloat16_rn(h_mn);
       }
-      store<kWidth>(h_row + column, h_pack);
+      store<kWidth>(h_row + column, h_out);
     }
     row_sum = row_reduce<Sum, kThreadsPerRow>(row_sum, partials, turn);
     const float row_mean = row_sum / count;
@@ -237,16 +237,16 @@ __device__ __forceinline__ void long_rows(
       const Pack<__nv_bfloat16, kWidth> x_pack = load<kWidth>(x_row + column);
       const Pack<__nv_bfloat16, kWidth> r_pack = load<kWidth>(r_row + column);
       const Pack<__nv_bfloat16, kWidth> w_pack = load<kWidth>(w + column);
-      Pack<__nv_bfloat16, kWidth> y_pack;
+      Pack<__nv_bfloat16, kWidth> y_out;
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
         const float x_mn = __bfloat162float(x_pack.at[element]);
         const float r_mn = __bfloat162float(r_pack.at[element]);
         const float w_n = __bfloat162float(w_pack.at[element]);
         const float h_mn = x_mn + r_mn;
-        y_pack.at[element] = __float2bfloat16_rn(h_mn * row_rsqrt * w_n);
+        y_out.at[element] = __float2bfloat16_rn(h_mn * row_rsqrt * w_n);
       }
-      store<kWidth>(y_row + column, y_pack);
+      store<kWidth>(y_row + column, y_out);
     }
   }
 }

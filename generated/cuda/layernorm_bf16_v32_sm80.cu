@@ -4,8 +4,8 @@
 // Formula   mu = mean(x[m,n], n); d = x[m,n] - mu; y[m,n] = d * rsqrt(mean(d * d, n) + eps) *
 //           w[n] + b[n]
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    679410d4960d  (command, templates and emitter)
-// Body      2089c4037618  (everything below this comment)
+// Inputs    493c389a9a73  (command, templates and emitter)
+// Body      3ba8f8444c2e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "layernorm_bf16_v32_sm80.h"
@@ -171,16 +171,16 @@ __device__ __forceinline__ void short_rows(
       if (column < columns) {
         const Pack<__nv_bfloat16, kWidth> w_pack = load<kWidth>(w + column);
         const Pack<__nv_bfloat16, kWidth> b_pack = load<kWidth>(b + column);
-        Pack<__nv_bfloat16, kWidth> y_pack;
+        Pack<__nv_bfloat16, kWidth> y_out;
 #pragma unroll
         for (int element = 0; element < kWidth; ++element) {
           const float x_mn = __bfloat162float(x_pack[step].at[element]);
           const float w_n = __bfloat162float(w_pack.at[element]);
           const float b_n = __bfloat162float(b_pack.at[element]);
           const float d = x_mn - mu;
-          y_pack.at[element] = __float2bfloat16_rn(d * row_rsqrt * w_n + b_n);
+          y_out.at[element] = __float2bfloat16_rn(d * row_rsqrt * w_n + b_n);
         }
-        store<kWidth>(y_row + column, y_pack);
+        store<kWidth>(y_row + column, y_out);
       }
     }
   }
@@ -248,16 +248,16 @@ __device__ __forceinline__ void long_rows(
       const Pack<__nv_bfloat16, kWidth> x_pack = load<kWidth>(x_row + column);
       const Pack<__nv_bfloat16, kWidth> w_pack = load<kWidth>(w + column);
       const Pack<__nv_bfloat16, kWidth> b_pack = load<kWidth>(b + column);
-      Pack<__nv_bfloat16, kWidth> y_pack;
+      Pack<__nv_bfloat16, kWidth> y_out;
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
         const float x_mn = __bfloat162float(x_pack.at[element]);
         const float w_n = __bfloat162float(w_pack.at[element]);
         const float b_n = __bfloat162float(b_pack.at[element]);
         const float d = x_mn - mu;
-        y_pack.at[element] = __float2bfloat16_rn(d * row_rsqrt * w_n + b_n);
+        y_out.at[element] = __float2bfloat16_rn(d * row_rsqrt * w_n + b_n);
       }
-      store<kWidth>(y_row + column, y_pack);
+      store<kWidth>(y_row + column, y_out);
     }
   }
 }

@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    8fa0983a4556  (command, templates and emitter)
-// Body      0d1ef1c24bde  (everything below this comment)
+// Inputs    ba9d47d649ab  (command, templates and emitter)
+// Body      10df02333f61  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_v32_sm80.h"
@@ -177,13 +177,13 @@ __device__ __forceinline__ void short_rows(
     for (int step = 0; step < kSteps; ++step) {
       const int64_t column = first_column + step * kStride;
       if (column < columns) {
-        Pack<float, kWidth> y_pack;
+        Pack<float, kWidth> y_out;
 #pragma unroll
         for (int element = 0; element < kWidth; ++element) {
           const float e = e_kept[step][element];
-          y_pack.at[element] = e * row_quotient;
+          y_out.at[element] = e * row_quotient;
         }
-        store<kWidth>(y_row + column, y_pack);
+        store<kWidth>(y_row + column, y_out);
       }
     }
   }
@@ -244,14 +244,14 @@ __device__ __forceinline__ void long_rows(
     // Pass 3 of 3: store y.
     for (int64_t column = first_column; column < columns; column += kStride) {
       const Pack<float, kWidth> x_pack = load<kWidth>(x_row + column);
-      Pack<float, kWidth> y_pack;
+      Pack<float, kWidth> y_out;
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
         const float x_mn = x_pack.at[element];
         const float e = expf(x_mn - row_max);
-        y_pack.at[element] = e * row_quotient;
+        y_out.at[element] = e * row_quotient;
       }
-      store<kWidth>(y_row + column, y_pack);
+      store<kWidth>(y_row + column, y_out);
     }
   }
 }

@@ -24,6 +24,8 @@ from tilegen.problems.named import NAMED
         ("y = max(x[n], n)", "full", "n", "n"),
         ("y[n,m] = x[m,n] * 2", "permute", "nm", ""),
         ("y[c,a,b] = x[a,b,c] + z[c,a,b]", "permute", "cab", ""),
+        ("y[a,c,b,d] = x[a,b,c,d]", "elementwise", "acbd", ""),
+        ("y[a,m,n] = x[m,a,n] / sum(x[m,a,n], n)", "rowwise", "amn", "n"),
     ],
 )
 def test_family(text, family, order, reduced):

@@ -9,6 +9,10 @@ from tilegen.plans.base import Plan
 
 # template: module whose `context(plan)` gives its names.
 _CONTEXTS = {
+    "c_openmp/permute.c.j2": "tilegen.emit.permute",
+    "cuda/permute.cu.j2": "tilegen.emit.permute",
+    "c_openmp/elementwise.c.j2": "tilegen.emit.elementwise",
+    "cuda/elementwise.cu.j2": "tilegen.emit.elementwise",
     "c_openmp/rowwise.c.j2": "tilegen.emit.rowwise_c",
     "cuda/rowwise.cu.j2": "tilegen.emit.rowwise_cuda",
 }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tilegen.emit.sweeps import Writer, moved, row_element, row_lines, row_texts, wrapped
+from tilegen.plans.base import Plan
 from tilegen.problems.base import Tensor
 from tilegen.problems.lowering import COUNT
 from tilegen.problems.passes import Program
@@ -50,3 +53,34 @@ def _values(writer: Writer, program: Program, source: str) -> list[str]:
     return lines + [
         writer.local(v.dtype, v.name, writer.expression(v.node)) for v in program.before
     ]
+
+
+def array_parameter(writer: Writer, tensor: Tensor) -> str:
+    """The parameter of a device function for an array: nothing else points into it, unless it is in-out."""
+    kind = writer.storage(tensor.dtype)
+    if tensor.role == "inout":
+        return f"{kind} *{tensor.name}"
+    return f"{'' if tensor.is_written else 'const '}{kind} *__restrict__ {tensor.name}"
+
+
+def aligned_conditions(
+    plan: Plan, whole_rows: bool = True, folded: Collection[str] = ()
+) -> list[str]:
+    """C conditions under which packs of `plan.vector` elements may be accessed whole.
+
+    Args:
+        whole_rows: whether a row must be a whole number of packs.
+        folded: indices that `args` may have folded into the last; a stride then matters only if it did not.
+    """
+    problem, wide = plan.problem, plan.vector
+    last = problem.along[-1]
+    conditions = [f"{last} % {wide} == 0"] if whole_rows else []
+    for tensor in problem.tensors():
+        if last not in tensor.dims:
+            continue
+        size = min(16, wide * tensor.dtype.bytes)
+        conditions.append(f"reinterpret_cast<uintptr_t>({tensor.name}) % {size} == 0")
+        for dim, stride in zip(tensor.dims, tensor.strides):
+            multiple = f"{stride} % {wide} == 0"
+            conditions.append(f"(args.{dim} == 1 || {multiple})" if dim in folded else multiple)
+    return conditions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +10,10 @@ from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
 from tilegen.emit.row_text import row_base, row_statements
 from tilegen.emit.sweeps import PackText, ReductionText, Sweeps, Writer, combined, moved
-from tilegen.emit.sweeps import row_indices, row_texts, start_value
+from tilegen.emit.sweeps import row_indices, start_value, wrapped
 from tilegen.formula.nodes import Name
 from tilegen.plans.rowwise_c import RowLoopsPlan
+from tilegen.problems.base import Tensor
 from tilegen.problems.lowering import Value
 from tilegen.problems.passes import Pass, Program
 
@@ -147,11 +149,7 @@ def _function(writer: Writer, program: Program, keep: bool, name: str) -> Functi
                 prefetches=_prefetches(writer, program, number),
                 pragma=_pragma(writer, sweep),
                 lines=text.lines,
-                stores=tuple(
-                    PackText(s.name, writer.storage(t.dtype), f"{base(t)} + first")
-                    for s in sweep.stores
-                    for t in [writer.tensor(s.name)]
-                ),
+                stores=loop_stores(writer, sweep, base),
                 after=text.after,
                 row_stores=text.row_stores,
             )
@@ -165,6 +163,12 @@ def _function(writer: Writer, program: Program, keep: bool, name: str) -> Functi
         stores_before=tuple(made.row_store(s) for s in program.stores_before),
         sweeps=tuple(sweeps),
     )
+
+
+def loop_stores(writer: Writer, sweep: Pass, base: Callable[[Tensor], str]) -> tuple[PackText, ...]:
+    """Where the chunks of a pass's outputs go."""
+    arrays = [writer.tensor(s.name) for s in sweep.stores]
+    return tuple(PackText(t.name, writer.storage(t.dtype), f"{base(t)} + first") for t in arrays)
 
 
 def _comment(keep: bool, name: str) -> str:
@@ -196,7 +200,7 @@ def _segment_lines(writer: Writer, sweep: Pass, made: Sweeps) -> tuple[str, ...]
             start = moved(row_base(writer, tensor), writer.offset(tensor, at))
             lines.append(f"{constant}{writer.storage(tensor.dtype)} *{name}_segment = {start};")
     lines += [made.single_line(x) for x in sweep.loads if not _packed(writer, x)]
-    return tuple(lines)
+    return wrapped(lines)
 
 
 def _packed(writer: Writer, load) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
-from tilegen.emit.row_text import row_base, row_statements
+from tilegen.emit.row_text import aligned_conditions, array_parameter, row_base, row_statements
 from tilegen.emit.sweeps import Sweeps, Writer, combined, op_name, partials_name
 from tilegen.emit.sweeps import row_indices, row_texts
 from tilegen.formula.nodes import Binary, Name
@@ -52,13 +52,13 @@ def context(plan: RowRegistersPlan) -> dict[str, Any]:
         ],
         "reduction_ops": list(ops.values()),
         "partials": _partials(plan.short_program),
-        "array_parameters": [_parameter(writer, t) for t in problem.tensors()],
+        "array_parameters": [array_parameter(writer, t) for t in problem.tensors()],
         "array_arguments": ", ".join(f"args.{t.name}" for t in problem.tensors()),
         "rows_expression": writer.extent(row_indices(problem)),
         "row_length_expression": writer.extent(problem.along),
         "short_rows": short,
         "long_rows": long,
-        "aligned": _aligned(plan),
+        "aligned": aligned_conditions(plan),
     }
     helpers = writer.helpers()
     lines = [*helpers, *short.all_lines(), *long.all_lines(), *names["members"]]
@@ -92,7 +92,7 @@ class _Rows:
             column="column",
             within="element",
             read=lambda name: f"{name}_pack.at[element]",
-            written=lambda name: f"{name}_pack.at[element]",
+            written=lambda name: f"{name}_out.at[element]",
         )
         self.row_lines = row_statements(writer, program)
         self.held = [made.pack_text(writer.tensor(name)) for name in held]
@@ -147,27 +147,6 @@ class PartialText:
 def _partials(program: Program) -> list[PartialText]:
     kinds = dict.fromkeys(r.dtype for r in program.reductions)
     return [PartialText(partials_name(k), k.c) for k in kinds]
-
-
-def _parameter(writer: Writer, tensor: Tensor) -> str:
-    kind = writer.storage(tensor.dtype)
-    if tensor.role == "inout":
-        return f"{kind} *{tensor.name}"
-    return f"{'' if tensor.is_written else 'const '}{kind} *__restrict__ {tensor.name}"
-
-
-def _aligned(plan: RowRegistersPlan) -> list[str]:
-    """C conditions under which packs may be accessed whole."""
-    problem, wide = plan.problem, plan.vector
-    last = problem.along[-1]
-    conditions = [f"{last} % {wide} == 0"]
-    for tensor in problem.tensors():
-        if last not in tensor.dims:
-            continue
-        bytes_ = min(16, wide * tensor.dtype.bytes)
-        conditions.append(f"reinterpret_cast<uintptr_t>({tensor.name}) % {bytes_} == 0")
-        conditions += [f"{s} % {wide} == 0" for s in tensor.strides]
-    return conditions
 
 
 def _prose(plan: RowRegistersPlan) -> str:

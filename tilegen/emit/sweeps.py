@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilegen.emit.c_expr import CUDA, ExpressionPrinter, catalogue, dialect, helper_texts
 from tilegen.emit.c_expr.wrap import wrap
 from tilegen.formula import node_text
+from tilegen.formula.typing import ARITHMETIC
 from tilegen.formula.nodes import Call, Name, Node, Number
 from tilegen.problems.base import Tensor
 from tilegen.problems.formula import FormulaProblem
@@ -100,7 +101,8 @@ class Writer:
 
     def local(self, kind: DType, name: str, text: str) -> str:
         """A statement that names a value."""
-        return f"const {self.dialect.type(kind)} {name} = {text};"
+        known = kind in ARITHMETIC
+        return f"const {self.dialect.type(kind) if known else self.storage(kind)} {name} = {text};"
 
     def storage(self, kind: DType) -> str:
         """The type of an array's elements."""
@@ -217,7 +219,7 @@ class Sweeps:
         for s in sweep.stores:
             tensor = self.writer.tensor(s.name)
             lines.append(f"{self.written(s.name)} = {self.writer.expression(s.value.node)};")
-            stores.append(self.pack_text(tensor))
+            stores.append(self.pack_text(tensor, "out"))
         return SweepText(
             title=self.title(number, sweep),
             reductions=tuple(self.reduction(r) for r in sweep.reductions),
@@ -241,9 +243,10 @@ class Sweeps:
         head = f"Pass {number + 1} of {count}: " if count > 1 else ""
         return (head + ", ".join(what or ["store the row's results"]) + ".").replace("*/", "* /")
 
-    def pack_text(self, tensor: Tensor) -> PackText:
+    def pack_text(self, tensor: Tensor, word: str = "pack") -> PackText:
+        """The vector of an array's elements at the current place, named after the array."""
         kind = self.writer.storage(tensor.dtype)
-        return PackText(f"{tensor.name}_pack", kind, moved(self.base(tensor), self.inner(tensor)))
+        return PackText(f"{tensor.name}_{word}", kind, moved(self.base(tensor), self.inner(tensor)))
 
     def inner(self, tensor: Tensor) -> str:
         """Offset of a pack from the start of its row."""
@@ -347,11 +350,18 @@ def row_lines(writer: Writer, program: Program) -> list[str]:
         used = f"{rows[0]}_index" in program.positions
         return [f"const int64_t {rows[0]}_index = row;"] if used else []
     carried = {d for t in problem.tensors() for d in t.dims} | set(program.positions.values())
+    return index_lines(writer, rows, "row", carried)
+
+
+def index_lines(
+    writer: Writer, indices: Sequence[str], counter: str, wanted: Collection[str]
+) -> list[str]:
+    """Statements that take a running number apart into indices, the last of which runs fastest."""
     lines, divisor = [], []
-    for i in reversed(rows):
-        text = " / ".join(["row", *divisor])
-        modulo = "" if i == rows[0] else f" % {writer.prefix}{i}"
-        if i in carried:
+    for i in reversed(indices):
+        text = " / ".join([counter, *divisor])
+        modulo = "" if i == indices[0] else f" % {writer.prefix}{i}"
+        if i in wanted:
             lines.append(f"const int64_t {i}_index = {text}{modulo};")
         divisor.append(f"{writer.prefix}{i}")
     return lines[::-1]

@@ -9,6 +9,10 @@ from tilegen.spec import KernelSpec
 
 # schedule class: module:class of its plan.
 _PLANS = {
+    "ElementLoops": "tilegen.plans.elementwise:ElementLoopsPlan",
+    "ElementPacks": "tilegen.plans.elementwise:ElementPacksPlan",
+    "TileLoops": "tilegen.plans.permute:TileLoopsPlan",
+    "TileRegisters": "tilegen.plans.permute:TileRegistersPlan",
     "RowLoops": "tilegen.plans.rowwise_c:RowLoopsPlan",
     "RowRegisters": "tilegen.plans.rowwise:RowRegistersPlan",
     "SimtGemm": "tilegen.plans.gemm_simt:SimtGemmPlan",

@@ -6,23 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilegen.plans.base import Fact
-from tilegen.plans.memory_bound import FormulaPlan
+from tilegen.plans.memory_bound import FormulaPlan, loop_features
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.passes import Program
 from tilegen.schedules.rowwise_c import STACK_BYTES, RowLoops
 from tilegen.targets import CpuTarget
-
-# Features that loops over elements gain from.
-_USEFUL = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl")
-
-
-def loop_features(target: CpuTarget) -> tuple[str, str]:
-    """The target's features as clang and as gcc name them; gcc is told to use the whole width."""
-    used = [f for f in target.features if f in _USEFUL]
-    if "avx512f" not in used:
-        return ",".join(used), ",".join(used)
-    used.remove("avx2")
-    return ",".join(used), ",".join([*used, "prefer-vector-width=512"])
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ class Family:
 def classify(typed: TypedFormula) -> Family:
     """Choose the family by the indices.
 
-    No reduction and one order: elementwise. No reduction, and an input in another order than the outputs:
-    permute. Reductions over the last indices: rowwise; over all: full; over indices before the last:
+    No reduction, and every array lies along the last index of the outputs: elementwise. No reduction, and
+    an input that lies along another index: permute. Reductions over the last indices: rowwise; over all: full; over indices before the last:
     columns.
 
     Raises:
@@ -56,17 +56,19 @@ def classify(typed: TypedFormula) -> Family:
     _check_outputs(typed, order)
     reduced = _reduced(typed, order)
     crossed = _crossed(typed, order)
-    if not reduced and crossed is not None:
+    if not reduced and crossed:
+        _check_tile(typed, crossed)
         return Family(PERMUTE, order, ())
     if not reduced:
         whole = all(s.indices == order for s in typed.statements if s.store is not None)
         return Family(ELEMENTWISE if whole else ROWWISE, order, ())
-    if crossed is not None:
+    if crossed:
+        first = crossed[0]
         raise fault(
             source,
-            crossed.span,
-            f"{node_text(crossed)} is read across the order [{','.join(order)}] of a reduction",
-            f"Permute it first, in a formula of its own: t[{_sorted(crossed, order)}] = {node_text(crossed)}.",
+            first.span,
+            f"{node_text(first)} is read across the order [{','.join(order)}] of a reduction",
+            f"Permute it first, in a formula of its own: t[{_sorted(first, order)}] = {node_text(first)}.",
         )
     if len(reduced) == len(order):
         varying = [s for s in typed.statements if s.indices]
@@ -134,13 +136,27 @@ def _is_subsequence(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
     return all(i in rest for i in part)
 
 
-def _crossed(typed: TypedFormula, order: tuple[str, ...]) -> Operand | None:
-    """The first operand whose indices are in another order, or None."""
-    for s in typed.statements:
-        for node in walk(s.value):
-            if isinstance(node, Operand) and not _is_subsequence(node.indices, order):
-                return node
-    return None
+def _crossed(typed: TypedFormula, order: tuple[str, ...]) -> list[Operand]:
+    """Operands along whose last index the outputs do not run."""
+    return [
+        n
+        for s in typed.statements
+        for n in walk(s.value)
+        if isinstance(n, Operand) and order[-1] in n.indices[:-1]
+    ]
+
+
+def _check_tile(typed: TypedFormula, crossed: list[Operand]) -> None:
+    """All crossed operands lie along one index, so that tiles have two."""
+    for node in crossed:
+        if node.indices[-1] != crossed[0].indices[-1]:
+            raise fault(
+                typed.formula.source,
+                node.span,
+                f"{node_text(node)} lies along {node.indices[-1]}, where {node_text(crossed[0])} lies "
+                f"along {crossed[0].indices[-1]}",
+                "Permute one of them first, in a formula of its own.",
+            )
 
 
 def _sorted(node: Operand | Assign, order: tuple[str, ...]) -> str:

@@ -1,0 +1,155 @@
+"""Text of the permute templates of both backends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilegen.emit import tensors
+from tilegen.emit.c_expr import includes_for
+from tilegen.emit.row_text import array_parameter
+from tilegen.emit.sweeps import PackText, Sweeps, Writer, index_lines, moved, wrapped
+from tilegen.plans.permute import TileLoopsPlan, TileRegistersPlan
+from tilegen.problems.base import Tensor
+from tilegen.schedules.permute import crossed_operands
+
+
+def context(plan: TileRegistersPlan | TileLoopsPlan) -> dict[str, Any]:
+    """The names of the template."""
+    cuda = plan.target.backend == "cuda"
+    problem, program = plan.problem, plan.program
+    access = "args." if cuda else "args->"
+    source = "" if cuda else access
+    writer = Writer(problem, plan.target.backend, access)
+    crossed = crossed_operands(problem)
+    batch = tuple(i for i in problem.family.order if i not in (plan.read, plan.written))
+    outer = {i: f"{i}_index" for i in (*batch, plan.read)}
+
+    def base(tensor: Tensor) -> str:
+        return f"{tensor.name}_line" if set(tensor.dims) & set(outer) else source + tensor.name
+
+    column = "first_written" if cuda else "first_written + column"
+    made = Sweeps(
+        writer,
+        program,
+        held={
+            x: f"{x}_pack[element].at[line]" if cuda else f"{x}_tile[line][column]" for x in crossed
+        },
+        kept="",
+        base=base,
+        column=column,
+        within="element" if cuda else "",
+        read=lambda x: f"{x}_pack.at[element]" if cuda else f"{base(writer.tensor(x))}[{column}]",
+        written=lambda x: f"{x}_out.at[element]" if cuda else f"{x}_out[column]",
+        source=source,
+    )
+    sweep = made.text(0)
+    line_lines = _line_lines(plan, writer, base, outer, crossed, source)
+    wanted = {d for t in problem.tensors() for d in t.dims} | set(program.positions.values())
+    counter = "batch" if not cuda else "tile / (tiles_read * tiles_written)"
+    batch_lines = index_lines(writer, batch, counter, wanted)
+    host = Writer(problem, plan.target.backend, "args.")
+    names: dict[str, Any] = {
+        "computes": problem.title(),
+        "prose": _prose(plan, cuda),
+        "members": [
+            f"int64_t {', '.join(s.name for s in problem.sizes())};",
+            *tensors.members(problem.tensors(), problem.scalars(), cuda),
+        ],
+        "assignments": [
+            *(s.name for s in problem.sizes()),
+            *(
+                line.split(" = ")[1]
+                for line in tensors.assignments(problem.tensors(), problem.scalars(), cuda)
+            ),
+        ],
+        "batch_indices": batch,
+        "batch_lines": batch_lines,
+        "batches": host.extent(batch),
+        "batches_times": f"{host.extent(batch)} * " if batch else "",
+        "crossed": [
+            PackText(x, writer.storage(writer.tensor(x).dtype), f"{x}_line") for x in crossed
+        ],
+        "crossed_lines": [
+            line for x in crossed for line in _crossed(plan, writer, writer.tensor(x), source)
+        ],
+        "line_lines": line_lines,
+        "sweep": sweep,
+    }
+    if cuda:
+        names["array_parameters"] = [array_parameter(writer, t) for t in problem.tensors()]
+        names["array_arguments"] = ", ".join(f"args.{t.name}" for t in problem.tensors())
+        names["aligned"] = _aligned(plan)
+    else:
+        stores = [writer.tensor(s.name) for s in program.passes[0].stores]
+        names["sweep"] = {
+            "lines": sweep.lines,
+            "stores": [
+                PackText(t.name, writer.storage(t.dtype), f"{base(t)} + first_written")
+                for t in stores
+            ],
+        }
+    helpers = writer.helpers()
+    lines = [*helpers, *names["members"], *line_lines, *sweep.lines]
+    includes = set(includes_for(lines, plan.target.backend))
+    if not cuda:
+        includes |= {"<errno.h>", "<stddef.h>", "<stdint.h>", "<string.h>"}
+    return names | {"helpers": helpers, "includes": sorted(includes)}
+
+
+def _crossed(plan, writer: Writer, tensor: Tensor, source: str) -> tuple[str, ...]:
+    """The statement that locates a line of an input along the index that it lies along."""
+    at = {i: f"{i}_index" for i in tensor.dims} | {plan.read: "first_read"}
+    address = moved(source + tensor.name, writer.offset(tensor, at))
+    kind = writer.storage(tensor.dtype)
+    return wrapped([f"const {kind} *{tensor.name}_line = {address};"])
+
+
+def _line_lines(plan, writer, base, outer, crossed, source) -> list[str]:
+    """Where the lines of the other arrays start, and what does not vary along a line."""
+    program = plan.program
+    lines = []
+    for tensor in writer.problem.tensors():
+        if (
+            tensor.name in crossed
+            or plan.written not in tensor.dims
+            or base(tensor)[-5:] != "_line"
+        ):
+            continue
+        constant = "" if tensor.is_written else "const "
+        start = moved(source + tensor.name, writer.offset(tensor, outer))
+        lines.append(f"{constant}{writer.storage(tensor.dtype)} *{base(tensor)} = {start};")
+    for load in program.loads:
+        tensor = writer.tensor(load.operand.name)
+        text = f"{source}{tensor.name}[{writer.offset(tensor, outer)}]"
+        lines.append(
+            writer.local(load.dtype, load.name, writer.element(load.node, tensor.name, text))
+        )
+    lines += [writer.local(v.dtype, v.name, writer.expression(v.node)) for v in program.before]
+    return list(wrapped(lines))
+
+
+def _aligned(plan: TileRegistersPlan) -> list[str]:
+    """C conditions under which a line of a square may be accessed whole."""
+    conditions = []
+    for tensor in plan.problem.tensors():
+        if tensor.dims[-1:] not in ((plan.read,), (plan.written,)):
+            continue
+        size = min(16, plan.square * tensor.dtype.bytes)
+        conditions.append(f"reinterpret_cast<uintptr_t>({tensor.name}) % {size} == 0")
+        conditions += [f"{s} % {plan.square} == 0" for s in tensor.strides]
+    return conditions
+
+
+def _prose(plan: TileRegistersPlan | TileLoopsPlan, cuda: bool) -> str:
+    if cuda:
+        return (
+            f"Inputs that lie along {plan.read} become outputs that lie along {plan.written}. A thread reads a "
+            f"square of {plan.square} x {plan.square} elements line by line, turns it in its registers and writes "
+            "it line by line the other way; the threads of a warp stand so that their lines join to whole sectors "
+            "of memory on both sides. Nothing goes through shared memory and nobody waits for anybody."
+        )
+    return (
+        f"Inputs that lie along {plan.read} become outputs that lie along {plan.written}. Threads share tiles of "
+        f"{plan.tile_read} x {plan.tile_written} elements: a tile is read line by line, turned in the first-level "
+        "cache, and written line by line the other way, past the caches when the results are large."
+    )

@@ -1,0 +1,108 @@
+"""The plans of ElementPacks and ElementLoops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilegen.plans.base import Fact
+from tilegen.plans.memory_bound import FormulaPlan, foldable, loop_features
+from tilegen.problems.formula import FormulaProblem
+from tilegen.problems.passes import Program
+from tilegen.schedules.elementwise import ElementLoops, ElementPacks
+from tilegen.schedules.memory_bound import vector
+from tilegen.targets import CpuTarget, CudaTarget
+
+
+@dataclass(frozen=True)
+class ElementPacksPlan(FormulaPlan):
+    """Numbers of `templates/cuda/elementwise.cu.j2`."""
+
+    threads: int
+    vector: int
+    steps: int
+    waves: int
+    last: str
+    folded_names: tuple[str, ...]
+    program: Program
+
+    template: ClassVar[str] = "cuda/elementwise.cu.j2"
+    hidden: ClassVar[frozenset[str]] = frozenset({"program"})
+
+    @classmethod
+    def make(
+        cls, problem: FormulaProblem, schedule: ElementPacks, target: CudaTarget
+    ) -> ElementPacksPlan:
+        """Derive every number. The schedule must be legal for the problem on the target."""
+        return cls(
+            problem=problem,
+            schedule=schedule,
+            target=target,
+            threads=schedule.threads,
+            vector=vector(problem),
+            steps=schedule.steps,
+            waves=schedule.waves,
+            last=problem.along[-1],
+            folded_names=foldable(problem),
+            program=problem.program(),
+        )
+
+    def facts(self) -> list[Fact]:
+        piece = self.threads * self.steps * self.vector
+        folded = ", ".join((*self.folded_names, self.last)) if self.folded_names else "none"
+        return [
+            Fact(
+                "vector", f"{self.vector} elements", "16 bytes of the widest array with every index"
+            ),
+            Fact(
+                "piece",
+                f"{piece} columns",
+                f"{self.threads} threads x {self.steps} x {self.vector}",
+            ),
+            Fact("folded", folded, "indices that are one where there are no gaps"),
+        ]
+
+    def description(self) -> str:
+        return f"blocks of {self.threads} threads, {self.steps} accesses each of {self.vector} elements"
+
+
+@dataclass(frozen=True)
+class ElementLoopsPlan(FormulaPlan):
+    """Numbers of `templates/c_openmp/elementwise.c.j2`."""
+
+    chunk: int
+    serial: int
+    stream_bytes: int
+    result_bytes: int
+    last: str
+    folded_names: tuple[str, ...]
+    clang_features: str
+    gcc_features: str
+    program: Program
+
+    template: ClassVar[str] = "c_openmp/elementwise.c.j2"
+    hidden: ClassVar[frozenset[str]] = frozenset({"program"})
+
+    @classmethod
+    def make(
+        cls, problem: FormulaProblem, schedule: ElementLoops, target: CpuTarget
+    ) -> ElementLoopsPlan:
+        """Derive every number. The schedule must be legal for the problem on the target."""
+        clang, gcc = loop_features(target)
+        return cls(
+            problem=problem,
+            schedule=schedule,
+            target=target,
+            chunk=schedule.chunk,
+            serial=schedule.serial,
+            stream_bytes=schedule.stream_bytes,
+            result_bytes=sum(t.dtype.bytes for t in problem.tensors() if t.is_written),
+            last=problem.along[-1],
+            folded_names=foldable(problem),
+            clang_features=clang,
+            gcc_features=gcc,
+            program=problem.program(),
+        )
+
+    def description(self) -> str:
+        return f"threads share chunks of {self.chunk} columns"

@@ -1,0 +1,151 @@
+"""Schedules of elementwise formulas: ElementPacks for CUDA, ElementLoops for OpenMP C."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilegen.fields import option
+from tilegen.problems.families import ELEMENTWISE
+from tilegen.problems.formula import FormulaProblem
+from tilegen.schedules.base import Violation
+from tilegen.schedules.memory_bound import FormulaSchedule, positive, vector, whole_operands
+from tilegen.targets import CpuTarget, CudaTarget
+
+# Registers of a thread for addresses and the element at work.
+OVERHEAD = 40
+
+
+@dataclass(frozen=True)
+class ElementPacks(FormulaSchedule):
+    """Blocks take pieces of rows; a thread reads all its packs of a piece before it computes."""
+
+    threads: int = option(256, "Threads of a block.", kind=int, unit="threads")
+    steps: int = option(
+        4,
+        "Accesses of a thread that are under way together; more hide more latency and cost registers.",
+        kind=int,
+        unit="accesses",
+    )
+    waves: int = option(
+        32,
+        "Blocks launched per multiprocessor, at most; a block then takes several pieces.",
+        kind=int,
+    )
+
+    backend: ClassVar[str] = "cuda"
+    name: ClassVar[str] = "packs"
+    family: ClassVar[str] = ELEMENTWISE
+
+    @classmethod
+    def default(cls, problem: FormulaProblem, target: CudaTarget) -> ElementPacks:
+        """Four accesses of every operand under way, fewer for formulas of many operands."""
+        for steps in (4, 2, 1):
+            if not cls(steps=steps).violations(problem, target):
+                return cls(steps=steps)
+        return cls(threads=128, steps=1)
+
+    def registers(self, problem: FormulaProblem) -> int:
+        """Estimate of a thread's registers: its packs of every operand, and the rest."""
+        read = sum(t.dtype.bytes for t in problem.tensors() if t.is_read)
+        return self.steps * vector(problem) * read // 4 + OVERHEAD
+
+    def violations(self, problem: FormulaProblem, target: CudaTarget) -> list[Violation]:
+        broken = positive("threads", self.threads, 32, target.threads_block, power=True)
+        broken += positive("steps", self.steps, 1, 16, power=True)
+        broken += positive("waves", self.waves, 1, 1024)
+        if broken:
+            return broken
+        needed = self.registers(problem)
+        allowed = min(target.registers_thread, target.registers_sm // self.threads)
+        if needed > allowed:
+            broken.append(
+                Violation(
+                    "steps",
+                    f"{self.steps} accesses of every operand need about {needed} registers; {target} "
+                    f"gives {allowed} to each of {self.threads} threads",
+                )
+            )
+        return broken
+
+    def tokens(self) -> list[str]:
+        default = type(self)()
+        words = [f"x{self.steps}"]
+        words += [f"t{self.threads}"] if self.threads != default.threads else []
+        return words + ([f"w{self.waves}"] if self.waves != default.waves else [])
+
+    def tile_extents(self) -> tuple[int, ...]:
+        return (self.threads * self.steps,)
+
+    @classmethod
+    def candidates(cls, problem: FormulaProblem, target: CudaTarget) -> Iterator[ElementPacks]:
+        for threads, steps, waves in itertools.product(
+            (128, 256, 512), (1, 2, 4, 8), (8, 16, 32, 64)
+        ):
+            yield cls(threads, steps, waves)
+
+
+@dataclass(frozen=True)
+class ElementLoops(FormulaSchedule):
+    """Threads share chunks of rows; a chunk is one vector loop."""
+
+    chunk: int = option(
+        4096,
+        "Columns that are computed before they are stored; they stay in the first-level cache.",
+        kind=int,
+        unit="elements",
+    )
+    serial: int = option(
+        32768, "Elements that are too few for more than one thread.", kind=int, unit="elements"
+    )
+    stream_bytes: int = option(
+        8388608,
+        "Size of the results from which on they are stored past the caches; smaller ones stay for their reader.",
+        kind=int,
+        unit="bytes",
+    )
+
+    backend: ClassVar[str] = "c_openmp"
+    name: ClassVar[str] = "loops"
+    family: ClassVar[str] = ELEMENTWISE
+
+    @classmethod
+    def default(cls, problem: FormulaProblem, target: CpuTarget) -> ElementLoops:
+        """Chunks of which all outputs together take at most 16 KiB."""
+        written = sum(t.dtype.bytes for t in problem.tensors() if t.is_written)
+        chunk = 4096
+        while chunk * written > 16384 and chunk > 64:
+            chunk //= 2
+        return cls(chunk=chunk)
+
+    def violations(self, problem: FormulaProblem, target: CpuTarget) -> list[Violation]:
+        broken = positive("chunk", self.chunk, 64, 65536, power=True)
+        broken += positive("serial", self.serial, 0, 1 << 30)
+        broken += positive("stream_bytes", self.stream_bytes, 0, (1 << 31) - 1)
+        needed = self.chunk * sum(t.dtype.bytes for t in problem.tensors() if t.is_written)
+        if not broken and needed > 131072:
+            broken.append(
+                Violation(
+                    "chunk",
+                    f"chunk {self.chunk} needs {needed} bytes of a thread's stack, of which 131072 may "
+                    "be taken",
+                )
+            )
+        return broken
+
+    def tokens(self) -> list[str]:
+        words = [f"c{self.chunk}"]
+        words += [f"s{self.serial}"] if self.serial != 32768 else []
+        return words + ([f"n{self.stream_bytes}"] if self.stream_bytes != 8388608 else [])
+
+    def tile_extents(self) -> tuple[int, ...]:
+        return (self.chunk,)
+
+    @classmethod
+    def candidates(cls, problem: FormulaProblem, target: CpuTarget) -> Iterator[ElementLoops]:
+        for chunk, stream in itertools.product(
+            (512, 1024, 2048, 4096, 8192), (1 << 21, 1 << 23, 1 << 25)
+        ):
+            yield cls(chunk, 32768, stream)
