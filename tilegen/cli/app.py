@@ -29,7 +29,17 @@ missing.""",
 
 
 def _register() -> None:
-    from tilegen.cli import bench, build, check, doctor, emit, listing, plan, verify  # noqa: F401
+    from tilegen.cli import (
+        bench,
+        build,
+        check,
+        doctor,
+        emit,
+        listing,
+        plan,
+        simulate,
+        verify,
+    )  # noqa: F401
 
 
 def _is_usage(error: Exception) -> bool:

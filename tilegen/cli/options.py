@@ -103,6 +103,21 @@ def given_fields(
     return given
 
 
+def take_sizes(given: dict[str, str]) -> tuple[dict[str, int], dict[str, str]]:
+    """Split sizes from fields: `--m 100`, any single letter, and the longer names that problems use.
+
+    Raises:
+        UsageError: a size that is not a number.
+    """
+    longer = ("batch", "heads", "kv_heads", "seq_q", "seq_k")
+    sizes = {name: value for name, value in given.items() if len(name) == 1 or name in longer}
+    for name, value in sizes.items():
+        if not value.isdigit():
+            raise UsageError(f"{fields.flag(name)} {value} is not a size")
+    rest = {name: value for name, value in given.items() if name not in sizes}
+    return {name: int(value) for name, value in sizes.items()}, rest
+
+
 def specs(
     kernel: str | None, targets: list[str] | None, given: dict[str, str], glob: str
 ) -> list[KernelSpec]:

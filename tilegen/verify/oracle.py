@@ -116,7 +116,12 @@ def compare(
 
 
 def verify(
-    plan: Plan, run: Runner, *, seeds: int = 1, progress: Callable[[], None] | None = None
+    plan: Plan,
+    run: Runner,
+    *,
+    seeds: int = 1,
+    limit: int | None = None,
+    progress: Callable[[], None] | None = None,
 ) -> Verdict:
     """Run a kernel over its case grid.
 
@@ -124,10 +129,13 @@ def verify(
         plan: the kernel's plan.
         run: calls the built kernel.
         seeds: inputs drawn for each size and layout.
+        limit: floating-point operations of the largest case to run; None for all.
         progress: called after each case.
     """
     verdict = Verdict()
     for case in case_grid(plan.problem, plan.schedule.tile_extents(), seeds):
+        if limit is not None and plan.problem.flops(case.sizes) > limit:
+            continue
         arrays, scalars, expected = prepare(plan, case)
         inputs = {t.name for t in plan.problem.tensors() if not t.is_written}
         before = {name: arrays[name].memory.copy() for name in inputs}

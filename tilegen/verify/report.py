@@ -9,7 +9,7 @@ from tilegen.emit.render import Rendered
 from tilegen.errors import ToolMissing
 from tilegen.targets import CpuTarget, CudaTarget
 from tilegen.toolchain import build
-from tilegen.toolchain.find import find_cc, openmp_flags
+from tilegen.toolchain.find import find_cc, find_nvcc, openmp_flags
 from tilegen.toolchain.host import missing_features
 from tilegen.verify.oracle import Verdict, verify
 
@@ -21,7 +21,7 @@ class Outcome:
     Attributes:
         kernel: its stem.
         status: `ok`, `FAILED`, `compiled` (not run here) or `skipped` (not even compiled).
-        how: what ran it, such as `ran on c_openmp` or `simulated`.
+        how: what ran it, such as `ran on NVIDIA H200`, `ran on c_openmp` or `simulated`.
         summary: one line for people.
         details: failures, one a line, the first few.
         verdict: the cases, if any ran.
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def verify_kernel(kernel: Rendered, *, seeds: int = 1) -> Outcome:
-    """Build a kernel and run it over its case grid, or say why it was only compiled.
+    """Build a kernel and run it over its case grid: on this machine, else in the simulator.
 
     Raises:
         BuildError: the compiler refused the emitted text.
@@ -86,24 +86,48 @@ def _cpu(kernel: Rendered, seeds: int) -> Outcome:
 
 
 def _cuda(kernel: Rendered, seeds: int) -> Outcome:
-    from tilegen.runtime import gpu
-
     target: CudaTarget = kernel.spec.target
     try:
-        library = build.library(kernel)
+        find_nvcc()
     except ToolMissing as error:
         why = f"not compiled: {error.message}"
-        return Outcome(kernel.stem, "skipped", why, why, error.hint.splitlines(), exit_code=0)
+        return Outcome(kernel.stem, "skipped", why, why, error.hint.splitlines())
     build.require_no_spill(kernel, target)
+    why_not = _why_no_gpu(target)
+    if why_not:
+        return _simulated(kernel, why_not)
+    from tilegen.runtime import gpu
+
+    here = gpu.compute_capability()
+    arch = None if here == target.cc else CudaTarget(f"sm_{here}", here, target.shared_block)
+    loaded = gpu.GpuKernel(kernel.plan, build.library(kernel, arch=arch), kernel.symbol)
+    how = f"ran on {gpu.device_name()}"
+    return _judge(kernel, how, verify(kernel.plan, loaded.run, seeds=seeds))
+
+
+def _why_no_gpu(target: CudaTarget) -> str:
+    """Why this machine's GPU cannot run the kernel, or an empty string."""
+    from tilegen.runtime import gpu
+
     try:
         name, here = gpu.device_name(), gpu.compute_capability()
-    except ToolMissing as error:
-        why = f"compiled, not run: {error.message.splitlines()[0]}"
-        return Outcome(kernel.stem, "compiled", why, why)
+    except ToolMissing:
+        return "no GPU here that PyCUDA can use"
     if here < target.cc or (target.name.endswith("a") and here != target.cc):
-        why = f"compiled, not run: needs {target}, {name} is sm_{here}"
+        return f"needs {target}, {name} is sm_{here}"
+    return ""
+
+
+def _simulated(kernel: Rendered, why_not: str) -> Outcome:
+    """Run the kernel in the simulator, over the cases that are small enough for it."""
+    from tilegen.runtime.simulated import SimulatedKernel
+    from tilegen.verify.simulated import MOST_FLOPS
+
+    try:
+        runner = SimulatedKernel(kernel)
+    except ToolMissing as error:
+        why = f"compiled, not run: {why_not}; not simulated: {error.message}"
         return Outcome(kernel.stem, "compiled", why, why)
-    if here != target.cc:
-        library = build.library(kernel, arch=CudaTarget(f"sm_{here}"))
-    loaded = gpu.GpuKernel(kernel.plan, library, kernel.symbol)
-    return _judge(kernel, f"ran on {name}", verify(kernel.plan, loaded.run, seeds=seeds))
+    verdict = verify(kernel.plan, runner.run, limit=MOST_FLOPS)
+    verdict.failures += [f"{f.kind}: {f.message}" for f in runner.findings[:5]]
+    return _judge(kernel, f"simulated, not run: {why_not}", verdict)

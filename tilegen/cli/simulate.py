@@ -1,0 +1,75 @@
+"""`tilegen simulate`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Optional
+
+import typer
+
+from tilegen.artifacts import project
+from tilegen.cli import options as opt
+from tilegen.cli.app import app
+from tilegen.cli.console import out
+from tilegen.emit.render import render
+from tilegen.errors import UsageError
+from tilegen.simulate import Options
+from tilegen.targets import CudaTarget
+from tilegen.verify.simulated import simulate_case
+
+ORDERS = ("deterministic", "lazy", "random")
+
+
+@app.command(context_settings=opt.EXTRA)
+def simulate(
+    context: typer.Context,
+    kernel: opt.Kernel = None,
+    tile: opt.TileOption = None,
+    stages: opt.StagesOption = None,
+    dtype: opt.DtypeOption = None,
+    layout: opt.LayoutOption = None,
+    epilogue: opt.EpilogueOption = None,
+    target: opt.TargetOption = None,
+    assignments: opt.SetOption = None,
+    kernels: opt.GlobOption = "*",
+    order: Annotated[str, typer.Option("--order", help="deterministic, lazy or random.")] = ORDERS[
+        0
+    ],
+    seed: Annotated[
+        int, typer.Option("--seed", help="Of the random order, and of the inputs.")
+    ] = 0,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Seeds to try, from --seed on.")] = 1,
+    costs: Annotated[
+        bool, typer.Option("--costs", help="Bank conflicts and sectors by line.")
+    ] = False,
+    multiprocessors: Annotated[
+        Optional[int], typer.Option("--multiprocessors", help="Of the simulated card.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Run a CUDA kernel without a GPU, and report races, missing fences, stray accesses, hangs, wrong values.
+
+    Sizes are given as flags of their own: `tilegen simulate gemm --m 200 --n 136 --k 72`. Without them the
+    kernel's own verification sizes are tried. Exits with 1 if anything was found.
+    """
+    if order not in ORDERS:
+        raise UsageError(f"unknown order '{order}'", f"Orders: {', '.join(ORDERS)}")
+    given = opt.given_fields(context, tile, stages, dtype, layout, epilogue, assignments)
+    sizes, given = opt.take_sizes(given)
+    if kernel is not None and not target:
+        target = ["sm_80"]
+    status, rows = 0, []
+    for spec in opt.specs(kernel, target, given, kernels):
+        if not isinstance(spec.target, CudaTarget):
+            continue
+        made = render(spec, project.style())
+        for number in range(seed, seed + runs):
+            options = Options(order=order, seed=number, adversarial_elect=order == "random")
+            found = simulate_case(made, sizes, options, multiprocessors)
+            status = max(status, 0 if found.ok else 1)
+            rows.append(found.as_dict())
+            if not as_json:
+                out.print(found.text(costs))
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    return status
