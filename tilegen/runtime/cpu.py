@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -12,6 +13,17 @@ import numpy as np
 from tilegen.errors import ArgumentError, BuildError
 from tilegen.plans.base import Plan
 from tilegen.runtime.arguments import marshal
+
+# OpenMP's threads do not survive a fork, and libgomp waits for them: a child of a process that has
+# used them computes on one thread.
+_threads = {"used": False, "lost": False}
+
+
+def _after_fork() -> None:
+    _threads["lost"] = _threads["used"]
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class CpuKernel:
@@ -41,7 +53,8 @@ class CpuKernel:
         Args:
             arrays: every array by name, outputs included.
             scalars: every run-time scalar by name.
-            num_threads: 0 for OpenMP's default.
+            num_threads: 0 for OpenMP's default; always 1 in a forked child of a process that ran a
+                kernel.
 
         Raises:
             ArgumentError: the arrays do not fit the kernel, or memory ran out.
@@ -52,6 +65,8 @@ class CpuKernel:
         self, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, float], num_threads: int = 0
     ) -> Callable[[], None]:
         """The call of `run` with its arguments checked and ready, to be made many times."""
+        num_threads = 1 if _threads["lost"] else num_threads
+        _threads["used"] = True
         space, address = None, (0, 0)
         if self._workspace is not None:
             _, sizes = marshal(self.plan, arrays, scalars, num_threads)
