@@ -8,38 +8,47 @@ import traceback
 
 import typer
 
+from tilegen.cli import bench, build, check, doctor, emit, listing, options, plan, simulate, verify
 from tilegen.cli.console import err
 from tilegen.errors import TilegenError
 
-app = typer.Typer(
-    name="tilegen",
-    no_args_is_help=True,
-    add_completion=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Write tiled GPU and CPU kernels as source a person would have written.
+HELP = """Write tiled GPU and CPU kernels as source a person would have written.
 
 Start with `tilegen emit gemm --tile 128x128x32 --verify`: it writes an sm_80 kernel and its OpenMP twin,
 builds them, runs what this machine can run, and prints the largest error.
 
 Exit codes: 0 done, 1 drift or a failed check, 2 usage, 3 a fault of tilegen or of a template, 4 a tool is
-missing.""",
+missing."""
+
+# Commands in the order of the help; those with `EXTRA` take any field as a flag.
+COMMANDS = (
+    ("emit", emit.emit, options.EXTRA),
+    ("check", check.check, None),
+    ("plan", plan.plan, options.EXTRA),
+    ("verify", verify.verify, options.EXTRA),
+    ("simulate", simulate.simulate, options.EXTRA),
+    ("bench", bench.bench, None),
+    ("build", build.build, options.EXTRA),
+    ("list", listing.list_kernels, None),
+    ("fields", listing.show_fields, None),
+    ("doctor", doctor.doctor, None),
 )
 
 
-def _register() -> None:
-    from tilegen.cli import (
-        bench,
-        build,
-        check,
-        doctor,
-        emit,
-        listing,
-        plan,
-        simulate,
-        verify,
-    )  # noqa: F401
+def make_app() -> typer.Typer:
+    """The application with every command."""
+    app = typer.Typer(
+        name="tilegen",
+        no_args_is_help=True,
+        add_completion=True,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help=HELP,
+    )
+    for name, function, settings in COMMANDS:
+        app.command(name, context_settings=settings)(function)
+    return app
 
 
 def _is_usage(error: Exception) -> bool:
@@ -49,9 +58,8 @@ def _is_usage(error: Exception) -> bool:
 
 def main() -> None:
     """Entry point of the `tilegen` command."""
-    _register()
     try:
-        status = app(standalone_mode=False)
+        status = make_app()(standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
     except TilegenError as error:
         err(error)

@@ -11,12 +11,10 @@ from tilegen.bench import table
 from tilegen.bench.run import run_cpu, run_gpu
 from tilegen.bench.samples import load
 from tilegen.bench.suites import read_suite
-from tilegen.cli.app import app
 from tilegen.cli.console import out, progress
 from tilegen.targets import target as find_target
 
 
-@app.command()
 def bench(
     suite: Annotated[
         Optional[Path], typer.Argument(help="A suite, such as benchmarks/suites/gemm_cpu.toml.")

@@ -10,13 +10,11 @@ import typer
 
 from tilegen.artifacts import project
 from tilegen.cli import options as opt
-from tilegen.cli.app import app
 from tilegen.cli.console import out, progress
 from tilegen.emit.render import render
 from tilegen.toolchain import build as toolchain
 
 
-@app.command(context_settings=opt.EXTRA)
 def build(
     context: typer.Context,
     kernel: opt.Kernel = None,

@@ -9,11 +9,9 @@ import typer
 
 from tilegen.artifacts import check as drift
 from tilegen.artifacts import kernel_list
-from tilegen.cli.app import app
 from tilegen.cli.console import out
 
 
-@app.command()
 def check(
     diff: Annotated[bool, typer.Option("--diff", help="Show what emission would change.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the statuses as JSON.")] = False,

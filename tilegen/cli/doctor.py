@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from tilegen.cli.app import app
 from tilegen.cli.console import out
 from tilegen.runtime.doctor import examine
 
 
-@app.command()
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:

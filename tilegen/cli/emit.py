@@ -10,13 +10,11 @@ import typer
 from tilegen.artifacts import check as drift
 from tilegen.artifacts import index, kernel_list, manifest, project, writer
 from tilegen.cli import options as opt
-from tilegen.cli.app import app
 from tilegen.cli.console import out
 from tilegen.emit.render import render
 from tilegen.errors import CheckFailed
 
 
-@app.command(context_settings=opt.EXTRA)
 def emit(
     context: typer.Context,
     kernel: opt.Kernel = None,

@@ -11,13 +11,11 @@ from rich.table import Table
 from tilegen import fields, registry
 from tilegen.artifacts import kernel_list
 from tilegen.cli import options as opt
-from tilegen.cli.app import app
 from tilegen.cli.console import out
 from tilegen.emit import naming
 from tilegen.plans import make_plan
 
 
-@app.command("list")
 def list_kernels(
     kernels: opt.GlobOption = "*",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -46,7 +44,6 @@ def list_kernels(
     return 0
 
 
-@app.command("fields")
 def show_fields(
     operator: Annotated[str, typer.Argument(help="An operator, such as gemm.")] = "gemm",
 ) -> int:

@@ -9,13 +9,11 @@ import typer
 from rich.table import Table
 
 from tilegen.cli import options as opt
-from tilegen.cli.app import app
 from tilegen.cli.console import out
 from tilegen.emit import naming
 from tilegen.plans import make_plan
 
 
-@app.command(context_settings=opt.EXTRA)
 def plan(
     context: typer.Context,
     kernel: opt.Kernel = None,

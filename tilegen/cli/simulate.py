@@ -9,7 +9,6 @@ import typer
 
 from tilegen.artifacts import project
 from tilegen.cli import options as opt
-from tilegen.cli.app import app
 from tilegen.cli.console import out
 from tilegen.emit.render import render
 from tilegen.errors import UsageError
@@ -20,7 +19,6 @@ from tilegen.verify.simulated import simulate_case
 ORDERS = ("deterministic", "lazy", "random")
 
 
-@app.command(context_settings=opt.EXTRA)
 def simulate(
     context: typer.Context,
     kernel: opt.Kernel = None,

@@ -10,13 +10,11 @@ import typer
 
 from tilegen.artifacts import project
 from tilegen.cli import options as opt
-from tilegen.cli.app import app
 from tilegen.cli.console import out, progress
 from tilegen.emit.render import Rendered, render
 from tilegen.verify.report import Outcome, verify_kernel
 
 
-@app.command(context_settings=opt.EXTRA)
 def verify(
     context: typer.Context,
     kernel: opt.Kernel = None,
