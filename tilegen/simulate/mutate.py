@@ -1,0 +1,213 @@
+"""The mutation score of a kernel: which of its mutants the simulator finds, how, and which survive.
+
+A mutant is run over the cases of its kernel, first in the deterministic order, then in random ones. It is found when a
+run is refused, reports a finding, or leaves other bytes in memory than the kernel itself does. Mutants of instructions
+that no case executes are counted apart: they say what the cases lack.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tilegen.simulate.host import Copy, Fill, apply
+from tilegen.simulate.launch import Launch, Memory, Options, Outcome, SimulationError
+from tilegen.simulate.mutants import Mutant, mutants
+
+# Runs one launch of a PTX module.
+Run = Callable[[str, Launch, Memory, Options], Outcome]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a kernel's launcher.
+
+    Attributes:
+        name: for messages.
+        steps: what the launcher did, in stream order.
+        memory: makes the memory of the call anew, the same each time.
+    """
+
+    name: str
+    steps: tuple[Launch | Fill | Copy, ...]
+    memory: Callable[[], Memory]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one mutant.
+
+    Attributes:
+        how: kind of the finding, `refused`, `values`, `survived`, or `not executed`.
+        line: of the .cu, 0 where the PTX has none.
+        source: that line's text, and the comment above it.
+        detail: first line of the finding.
+    """
+
+    mutant: Mutant
+    how: str
+    line: int
+    source: str
+    detail: str = ""
+
+    @property
+    def killed(self) -> bool:
+        return self.how not in ("survived", "not executed")
+
+
+@dataclass
+class Score:
+    """All mutants of one kernel."""
+
+    kernel: str
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    @property
+    def executed(self) -> list[Verdict]:
+        return [v for v in self.verdicts if v.how != "not executed"]
+
+    @property
+    def survivors(self) -> list[Verdict]:
+        return [v for v in self.verdicts if v.how == "survived"]
+
+    def counts(self) -> Counter[str]:
+        """Mutants by how they were found."""
+        return Counter(v.how for v in self.verdicts)
+
+
+def _run_case(run: Run, ptx: str, case: Case, options: Options) -> tuple[list[Outcome], Memory]:
+    memory = case.memory()
+    outcomes = []
+    for step in case.steps:
+        if isinstance(step, Launch):
+            outcomes.append(run(ptx, step, memory, options))
+        else:
+            apply(step, memory)
+    return outcomes, memory
+
+
+def _judge(
+    run: Run, ptx: str, case: Case, options: Options, want: Memory | None
+) -> tuple[str, str]:
+    """(how it was found, detail), or two empty strings."""
+    try:
+        outcomes, memory = _run_case(run, ptx, case, options)
+    except SimulationError as error:
+        return "refused", error.message.splitlines()[0]
+    for outcome in outcomes:
+        if outcome.findings:
+            first = outcome.findings[0]
+            return first.kind, first.message.splitlines()[0]
+    if want is not None:
+        for got, right in zip(memory.buffers, want.buffers):
+            if not np.array_equal(got.data, right.data):
+                count = int(np.count_nonzero(got.data != right.data))
+                return "values", f"{count} bytes of {got.name} differ in case {case.name}"
+    return "", ""
+
+
+def source_line(text: Sequence[str], line: int) -> str:
+    """A line of the .cu and the comment right above it: what names it in a list of reviewed survivors."""
+    if not 1 <= line <= len(text):
+        return ""
+    code, above = text[line - 1].strip(), line - 2
+    comment = []
+    while above >= 0 and text[above].strip().startswith("//"):
+        comment.insert(0, text[above].strip().lstrip("/ "))
+        above -= 1
+    return f"{code}  // {' '.join(comment)}" if comment else code
+
+
+def score(
+    name: str,
+    ptx: str,
+    cases: Sequence[Case],
+    run: Run,
+    source: str = "",
+    seeds: int = 3,
+    progress: Callable[[Verdict], None] | None = None,
+) -> Score:
+    """Run every mutant of every kernel that the cases launch.
+
+    Args:
+        name: of the kernel, for the table.
+        cases: their launches name the entries; each must run without a finding.
+        run: the simulator.
+        source: text of the .cu.
+        seeds: random orders for mutants that the deterministic one does not find.
+        progress: called after each mutant.
+
+    Raises:
+        SimulationError: the kernel itself has findings: there is nothing to compare with.
+    """
+    text = source.splitlines()
+    result = Score(name)
+    entries = sorted({s.kernel for case in cases for s in case.steps if isinstance(s, Launch)})
+    wanted: dict[str, Memory] = {}
+    executions: dict[str, dict[int, int]] = {entry: {} for entry in entries}
+    lines: dict[str, list[int]] = {}
+    most = 0
+    for case in cases:
+        outcomes, wanted[case.name] = _run_case(run, ptx, case, Options())
+        launches = [step for step in case.steps if isinstance(step, Launch)]
+        for launch, outcome in zip(launches, outcomes):
+            if outcome.findings:
+                raise SimulationError(
+                    f"{name} has findings before any change, in case {case.name}",
+                    outcome.findings[0].message,
+                )
+            most = max(most, outcome.steps)
+            lines[launch.kernel] = [counter.line for counter in outcome.counters]
+            seen = executions[launch.kernel]
+            for index, counter in enumerate(outcome.counters):
+                seen[index] = seen.get(index, 0) + counter.executions
+    orders = [Options(max_steps=8 * most + 10000, max_findings=1)]
+    orders += [
+        Options("random", seed, adversarial_elect=True, max_steps=8 * most + 10000, max_findings=1)
+        for seed in range(1, seeds + 1)
+    ]
+    for entry in entries:
+        mine = [
+            c for c in cases if any(isinstance(s, Launch) and s.kernel == entry for s in c.steps)
+        ]
+        for mutant in mutants(ptx, entry):
+            line = lines[entry][mutant.instruction]
+            how, detail = "not executed", ""
+            if executions[entry].get(mutant.instruction):
+                how, detail = _find(run, mutant, mine, orders, wanted)
+            verdict = Verdict(mutant, how, line, source_line(text, line), detail)
+            result.verdicts.append(verdict)
+            if progress:
+                progress(verdict)
+    return result
+
+
+def _find(
+    run: Run, mutant: Mutant, cases: list[Case], orders: list[Options], wanted: dict[str, Memory]
+) -> tuple[str, str]:
+    for options in orders:
+        for case in cases:
+            # Orders may change what atomics add up to, so values count in the deterministic one alone.
+            want = wanted[case.name] if options.order == "deterministic" else None
+            how, detail = _judge(run, mutant.ptx, case, options, want)
+            if how:
+                return how, detail
+    return "survived", ""
+
+
+def table(scores: Sequence[Score]) -> str:
+    """Markdown: mutants by kernel and by what found them."""
+    kinds = sorted({v.how for s in scores for v in s.verdicts if v.killed})
+    head = ["kernel", "executed", "found", "survived", *kinds, "not executed"]
+    rows = []
+    for s in scores:
+        counts = s.counts()
+        found = sum(counts[kind] for kind in kinds)
+        row = [f"`{s.kernel}`", len(s.executed), found, len(s.survivors)]
+        rows.append([*row, *(counts[kind] or "" for kind in kinds), counts["not executed"] or ""])
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
