@@ -28,6 +28,8 @@ def group() -> Group:
                 scalar(
                     g, f"bfe.{kind}", f"bfe.{kind} $d, $0, $1, $2;", (a, "shift.a", "shift.b"), bits
                 )
+                shifted = f"bfind.shiftamt.{kind}"
+                scalar(g, shifted, f"{shifted} $d, $0;", (a,))
                 scalar(g, f"bfind.{kind}", f"bfind.{kind} $d, $0;", (a,))
         for op in ("and", "or", "xor"):
             scalar(g, f"{op}.b{bits}", f"{op}.b{bits} $d, $0, $1;", (a, b), bits)

@@ -39,7 +39,13 @@ def _tensor(rank: int, coordinates: tuple[int, ...]) -> str:
 
 
 def _load(
-    g: Group, label: str, tensor_map: Map, coordinates: tuple[int, ...], size: int, im2col=()
+    g: Group,
+    label: str,
+    tensor_map: Map,
+    coordinates: tuple[int, ...],
+    size: int,
+    im2col: tuple[int, ...] = (),
+    hint: bool = False,
 ) -> None:
     rank = len(tensor_map.dims)
     prepare, where = _tensor(rank, coordinates)
@@ -51,6 +57,10 @@ def _load(
     opcode = (
         f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes"
     )
+    if hint:
+        opcode += ".L2::cache_hint"
+        prepare += "\n  createpolicy.fractional.L2::evict_first.b64 %rd9, 1.0;"
+        offsets += ", %rd9"
     body = [
         REGISTERS,
         fill_shared(_REGION, _POISON),
@@ -118,6 +128,7 @@ def _tiles(g: Group) -> None:
     _load(
         g, "nan.f32", _map(0, "f32", (100, 67), (32, 16), "128b", fill="nan"), (80, 60), 32 * 16 * 4
     )
+    _load(g, "hint", _map(0, "u16", (100, 67), (64, 16), "128b"), (8, 3), 64 * 16 * 2, hint=True)
     stepped = _map(0, "u16", (100, 67), (64, 32), "128b", element_strides=(1, 3))
     _load(g, "stride3", stepped, (32, 40), 64 * 11 * 2)
     stepped = _map(0, "u16", (40, 16, 16), (32, 8, 7), "64b", element_strides=(2, 2, 3))
