@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,10 +12,28 @@ from tilegen.emit.render import Rendered
 from tilegen.errors import ArgumentError
 from tilegen.runtime.arguments import View, marshal
 from tilegen.simulate import Finding, Memory, Options, Outcome, run_ptx
-from tilegen.simulate.host import Host, apply, build_host
+from tilegen.simulate.host import Host, Recording, apply, build_host
 from tilegen.simulate.launch import Buffer, Launch
 from tilegen.targets import CudaTarget
 from tilegen.toolchain import build
+
+# Runs one launch of a PTX module on a memory, as `run_ptx` does.
+Backend = Callable[[str, Launch, Memory, Options], Outcome]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a launcher: what it did, and the memory that it was given.
+
+    Attributes:
+        recording: status, steps in stream order, broken rules.
+        memory: one buffer an array, named as it is, and `workspace`.
+        sizes: extents that the arrays have.
+    """
+
+    recording: Recording
+    memory: Memory
+    sizes: Mapping[str, int]
 
 
 class SimulatedKernel:
@@ -22,6 +41,7 @@ class SimulatedKernel:
 
     Attributes:
         kernel: what was emitted.
+        ptx: what nvcc made of it.
         options: order, seed and detectors.
         findings: what the runs so far found, hazards and broken rules of the runtime alike.
         outcomes: one for each launch so far.
@@ -33,10 +53,12 @@ class SimulatedKernel:
         options: Options = Options(),
         arch: CudaTarget | None = None,
         multiprocessors: int | None = None,
+        backend: Backend = run_ptx,
     ) -> None:
         """Compile the kernel for its target, or for `arch`.
 
         Args:
+            backend: runs the launches.
             multiprocessors: of the simulated card; few of them make persistent kernels loop.
 
         Raises:
@@ -48,21 +70,23 @@ class SimulatedKernel:
         self.outcomes: list[Outcome] = []
         target = arch or kernel.spec.target
         self._host = Host(build_host(build.laid_out(kernel), target), target, multiprocessors)
+        self.ptx = self._host.build.ptx
+        self._backend = backend
 
-    def run(self, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, float]) -> None:
-        """Compute on NumPy arrays; written ones are changed in place.
+    def record(self, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, float]) -> Call:
+        """Call the launcher on copies of the arrays, and run nothing.
 
         Raises:
-            ArgumentError: the arrays do not fit, or the launcher refused the call.
-            SimulationError: the PTX holds a form that is not modelled.
+            ArgumentError: the arrays do not fit.
         """
         memory, placed = Memory(), {}
         tensors = {t.name: t for t in self.kernel.plan.problem.tensors()}
         for name, array in arrays.items():
-            tensor = tensors[name]
-            placed[name] = _place(memory, name, array, tensor.is_written, tensor.is_read)
+            if name in tensors:  # marshal refuses the others
+                tensor = tensors[name]
+                placed[name] = _place(memory, name, array, tensor.is_written, tensor.is_read)
         views = {
-            name: View(placed[name].address, a.shape, a.strides, a.dtype)
+            name: View(placed[name].address, a.shape, a.strides, a.dtype) if name in placed else a
             for name, a in arrays.items()
         }
         space = (0, 0)
@@ -71,20 +95,31 @@ class SimulatedKernel:
             buffer = memory.allocate("workspace", np.zeros(max(1, count), np.uint8))
             space = (buffer.address, count)
         values, sizes = marshal(self.kernel.plan, views, scalars, 0, space)
-        recording = self._host.record(self.kernel.symbol, values)
-        self.findings += recording.findings
-        if recording.status:
-            raise ArgumentError(f"the launcher returned {recording.status} for sizes {sizes}")
-        for step in recording.steps:
+        return Call(self._host.record(self.kernel.symbol, values), memory, sizes)
+
+    def run(self, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, float]) -> None:
+        """Compute on NumPy arrays; written ones are changed in place.
+
+        Raises:
+            ArgumentError: the arrays do not fit, or the launcher refused the call.
+            SimulationError: the PTX holds a form that is not modelled.
+        """
+        call = self.record(arrays, scalars)
+        self.findings += call.recording.findings
+        if call.recording.status:
+            raise ArgumentError(
+                f"the launcher returned {call.recording.status} for sizes {call.sizes}"
+            )
+        for step in call.recording.steps:
             if isinstance(step, Launch):
-                outcome = run_ptx(self._host.build.ptx, step, memory, self.options)
+                outcome = self._backend(self.ptx, step, call.memory, self.options)
                 self.outcomes.append(outcome)
                 self.findings += outcome.findings
             else:
-                apply(step, memory)
-        for name, array in arrays.items():
-            if tensors[name].is_written:
-                _bytes_of(array)[...] = placed[name].data
+                apply(step, call.memory)
+        for tensor in self.kernel.plan.problem.tensors():
+            if tensor.is_written:
+                _bytes_of(arrays[tensor.name])[...] = call.memory[tensor.name].data
 
     def _workspace_bytes(self, views: Mapping[str, View], scalars: Mapping[str, float]) -> int:
         _, sizes = marshal(self.kernel.plan, views, scalars, 0, (1 << 40, 0))
