@@ -230,7 +230,6 @@ def test_tiled_map_reaches_the_launch(host, memory):
         ({"sizes": [100, 1 << 32]}, ""),
         ({"sizes": [100, (1 << 32) + 1]}, "outside 1..2^32"),
         ({"strides": [200]}, "stride of 200 bytes"),
-        ({"strides": [192]}, "less than the 200 bytes below it"),
         ({"strides": [1 << 40]}, "below 2^40"),
         ({"box": [64, 257]}, "box 257 of dimension 1"),
         ({"box": [64, 0]}, "box 0 of dimension 1"),

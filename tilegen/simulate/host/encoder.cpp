@@ -71,11 +71,6 @@ void check_common(const CUtensorMap *out, const Map &map, unsigned least_rank) {
       problem("stride of %llu bytes of dimension %u is not a multiple of %u below 2^40", stride,
               i + 1, align);
     }
-    const unsigned long long least = i == 0 ? map.sizes[0] * map.element() : map.strides[i - 1];
-    if (stride < least) {
-      problem("stride of %llu bytes of dimension %u is less than the %llu bytes below it", stride,
-              i + 1, least);
-    }
   }
   if (static_cast<unsigned>(map.interleave) > 2) {
     problem("interleave %d does not exist", static_cast<int>(map.interleave));
