@@ -129,11 +129,12 @@ class Kernel:
             if tensor.name in arrays:
                 sizes.update(zip(tensor.dims, arrays[tensor.name].shape))
         for tensor in missing:
-            if tensor.role == "inout" or not all(d in sizes for d in tensor.dims):
+            unknown = [d for d in tensor.dims if not d.isdigit() and d not in sizes]
+            if tensor.role == "inout" or unknown:
                 raise ArgumentError(
                     f"{tensor.name} is missing: {tensor.doc}, [{','.join(tensor.dims)}]"
                 )
-            arrays[tensor.name] = np.empty([sizes[d] for d in tensor.dims], tensor.dtype.numpy)
+            arrays[tensor.name] = np.empty(tensor.shape(sizes), tensor.dtype.numpy)
 
 
 def emit(

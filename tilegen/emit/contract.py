@@ -12,7 +12,7 @@ def negative_sizes(plan: Plan) -> str:
 
 
 def _empty(tensor: Tensor) -> str:
-    return " && ".join(f"{d} > 0" for d in tensor.dims)
+    return " && ".join(f"{d} > 0" for d in tensor.dims if not d.isdigit())
 
 
 def stride_checks(plan: Plan) -> list[str]:
@@ -22,19 +22,30 @@ def stride_checks(plan: Plan) -> list[str]:
         if not tensor.strides:
             continue
         span = tensor.dims[-1]
-        words = [f"{tensor.strides[-1]} < {span}"]
-        for outer in reversed(range(len(tensor.strides) - 1)):
-            span = f"({tensor.dims[outer + 1]} - 1) * {tensor.strides[outer + 1]} + {span}"
-            if tensor.is_written:
-                inner = "".join(f" && {d} > 0" for d in tensor.dims[outer + 1 : -1])
-                words.append(
-                    f"({tensor.dims[outer]} > 1{inner} && {tensor.strides[outer]} < {span})"
-                )
-            else:
-                words.append(f"{tensor.strides[outer]} < 0")
+        if tensor.any_order:
+            words = [
+                f"({dim} > 1 && {stride} < {span})" if tensor.is_written else f"{stride} < 0"
+                for dim, stride in zip(tensor.dims, tensor.strides)
+            ]
+        else:
+            words = _nested(tensor)
         fits = len(" || ".join(words)) < 88
         checks.append((" || " if fits else " ||\n      ").join(words))
     return checks
+
+
+def _nested(tensor: Tensor) -> list[str]:
+    """Conditions under which dimensions, outer before inner, would overlap."""
+    span = tensor.dims[-1]
+    words = [f"{tensor.strides[-1]} < {span}"]
+    for outer in reversed(range(len(tensor.strides) - 1)):
+        span = f"({tensor.dims[outer + 1]} - 1) * {tensor.strides[outer + 1]} + {span}"
+        if tensor.is_written:
+            inner = "".join(f" && {d} > 0" for d in tensor.dims[outer + 1 : -1])
+            words.append(f"({tensor.dims[outer]} > 1{inner} && {tensor.strides[outer]} < {span})")
+        else:
+            words.append(f"{tensor.strides[outer]} < 0")
+    return words
 
 
 def null_checks(plan: Plan, null: str) -> list[str]:

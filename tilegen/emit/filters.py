@@ -69,11 +69,31 @@ def comment(text: str, prefix: str = "// ", width: int = 100) -> str:
     return "\n".join(prefix + line for line in lines)
 
 
+def condition(text: str, column: int, width: int = 100) -> str:
+    """Break a C condition after `||` outside of parentheses, for an `if (` that ends at `column`."""
+    pieces, depth, start = [], 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0 and text.startswith(" || ", at):
+            pieces.append(text[start : at + 3])
+            start = at + 4
+    pieces.append(text[start:])
+    lines = [pieces[0]]
+    for piece in pieces[1:]:
+        # Two columns are left for what closes the statement.
+        if column + len(lines[-1]) + 1 + len(piece) > width - 3:
+            lines.append(piece)
+        else:
+            lines[-1] += f" {piece}"
+    return f"\n{' ' * column}".join(lines)
+
+
 FILTERS = {
     "block": block,
     "c_bool": c_bool,
     "c_float": c_float,
     "c_ident": c_ident,
     "comment": comment,
+    "condition": condition,
     "doc": doc,
 }

@@ -24,6 +24,7 @@ REVISION = 1
 
 # operator: module whose `context(plan)` gives the names that the operator's templates need besides.
 _CONTEXTS = {
+    "attention": "tilegen.emit.attention",
     "formula": "tilegen.emit.formula",
     "gemm": "tilegen.emit.gemm",
 }
@@ -89,7 +90,7 @@ def context(plan: Plan, style: Style = Style()) -> dict[str, Any]:
             signature.parameter_lines(groups[:1]) if plan.uses_workspace else []
         ),
         "result_type": "cudaError_t" if cuda else "int",
-        "header_includes": ["<cuda_runtime_api.h>", "<stdint.h>"] if cuda else ["<stdint.h>"],
+        "header_includes": _header_includes(plan, cuda),
         "negative_sizes": contract.negative_sizes(plan),
         "stride_checks": contract.stride_checks(plan),
         "null_checks": contract.null_checks(plan, "nullptr" if cuda else "NULL"),
@@ -104,6 +105,11 @@ def context(plan: Plan, style: Style = Style()) -> dict[str, Any]:
         if name in names or name in extra:
             raise TemplateFault(f"plan {type(plan).__name__} redefines the template name '{name}'")
     return names | extra | own
+
+
+def _header_includes(plan: Plan, cuda: bool) -> list[str]:
+    found = ["<cuda_runtime_api.h>"] if cuda else []
+    return found + (["<stddef.h>"] if plan.uses_workspace else []) + ["<stdint.h>"]
 
 
 def _fill(name: str, names: dict[str, Any]) -> str:

@@ -59,6 +59,9 @@ class Plan:
     # Fields that templates do not see, besides problem, schedule and target.
     hidden: ClassVar[frozenset[str]] = frozenset()
 
+    # Elements by which an array's start and its strides may be displaced; others are refused.
+    unit: ClassVar[int] = 1
+
     # Whether the launcher takes a workspace; such a template also emits `_workspace`.
     uses_workspace: ClassVar[bool] = False
 

@@ -33,9 +33,12 @@ class Tensor:
         name: the argument's name.
         role: `input`, `output` or `inout`.
         dtype: element type.
-        dims: sizes of the array, outer dimension first; the innermost is contiguous.
+        dims: sizes of the array, outer dimension first; the innermost is contiguous. A number is a size
+            that the kernel fixes.
         strides: names of the stride arguments in elements, one for each dimension but the last.
         doc: what it holds.
+        any_order: whether the outer dimensions may lie in memory in any order, as batch, sequence and
+            head do in the layouts of attention.
     """
 
     name: str
@@ -44,6 +47,11 @@ class Tensor:
     dims: tuple[str, ...]
     strides: tuple[str, ...]
     doc: str
+    any_order: bool = False
+
+    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Extents of the array for the given sizes."""
+        return tuple(int(d) if d.isdigit() else sizes[d] for d in self.dims)
 
     @property
     def is_written(self) -> bool:
@@ -135,7 +143,7 @@ class Problem(ABC):
         """Fewest bytes of memory traffic of one call: inputs read once, outputs written once."""
         total = 0
         for tensor in self.tensors():
-            count = int(np.prod([sizes[d] for d in tensor.dims], dtype=np.int64))
+            count = int(np.prod(tensor.shape(sizes), dtype=np.int64))
             total += count * tensor.dtype.bytes * (2 if tensor.role == "inout" else 1)
         return total
 
@@ -148,8 +156,7 @@ class Problem(ABC):
         arrays = {}
         for tensor in self.tensors():
             if tensor.is_read:
-                shape = tuple(sizes[d] for d in tensor.dims)
-                arrays[tensor.name] = random_array(tensor.dtype, shape, rng)
+                arrays[tensor.name] = random_array(tensor.dtype, tensor.shape(sizes), rng)
         return arrays
 
     def draw_scalars(self, rng: np.random.Generator) -> dict[str, float]:

@@ -117,6 +117,12 @@ def infer_sizes(plan: Plan, views: Mapping[str, View]) -> dict[str, int]:
         view = views[tensor.name]
         _check_array(tensor, view)
         for dim, extent in zip(tensor.dims, view.shape):
+            if dim.isdigit():
+                if extent != int(dim):
+                    raise ArgumentError(
+                        f"{tensor.name} has shape {view.shape}; the kernel takes [{','.join(tensor.dims)}]"
+                    )
+                continue
             if sizes.setdefault(dim, extent) != extent:
                 raise ArgumentError(
                     f"{dim} is {sizes[dim]} in {source[dim]} and {extent} in {tensor.name}",

@@ -14,13 +14,13 @@ from tilegen.verify.guarded import Guarded, fill, guarded
 # Runs a kernel on NumPy arrays, written ones in place.
 Runner = Callable[[Mapping[str, np.ndarray], Mapping[str, float]], None]
 
-# Every array is laid out three ways: dense and aligned, rows padded, and displaced by an element.
+# Every array is laid out three ways: dense and aligned, rows padded, and displaced by a unit of the plan.
 LAYOUTS = ((0, 0), (3, 0), (0, 1))
 
 
 @dataclass(frozen=True)
 class Case:
-    """One call: sizes, layout of the arrays, seed of the inputs."""
+    """One call: sizes, layout of the arrays in the plan's units, seed of the inputs."""
 
     sizes: Mapping[str, int]
     row_pad: int
@@ -74,8 +74,8 @@ def prepare(
     scalars = problem.draw_scalars(rng)
     arrays = {}
     for tensor in problem.tensors():
-        shape = tuple(case.sizes[d] for d in tensor.dims)
-        place = guarded(tensor.dtype, shape, row_pad=case.row_pad, offset=case.offset)
+        row_pad, offset = case.row_pad * plan.unit, case.offset * plan.unit
+        place = guarded(tensor.dtype, tensor.shape(case.sizes), row_pad=row_pad, offset=offset)
         if tensor.is_read:
             fill(place, drawn[tensor.name])
         arrays[tensor.name] = place
