@@ -16,6 +16,9 @@
 
 #ifndef TILEGEN_NO_CUDA
 #include "cuda/add_rmsnorm_bf16_v32_sm80.h"
+#include "cuda/attention_bf16_d128_128x128_s2_sm90a.h"
+#include "cuda/attention_bf16_d128_causal_lse_128x128_s2_sm90a.h"
+#include "cuda/attention_bf16_d128_fd7bbaf_128x128_s2_sm90a.h"
 #include "cuda/cross_entropy_f32_v32_sm80.h"
 #include "cuda/gemm_f16_tn_128x128x32_s3_sm80.h"
 #include "cuda/gemm_f32_tn_128x128x16_sm75.h"

@@ -15,6 +15,7 @@ from tilegen.values import nearest
 
 # operator: module:class of its problem.
 _PROBLEMS = {
+    "attention": "tilegen.problems.attention:Attention",
     "formula": "tilegen.problems.formula:FormulaProblem",
     "gemm": "tilegen.problems.gemm:Gemm",
 }
@@ -24,6 +25,7 @@ _NAMED_FORMULAS = "tilegen.problems.named:NAMED"
 
 # module:class of every schedule; of several that accept a problem, the first is the default.
 _SCHEDULES = [
+    "tilegen.schedules.attention_wgmma:WgmmaAttention",
     "tilegen.schedules.gemm_simt:SimtGemm",
     "tilegen.schedules.gemm_mma:MmaGemm",
     "tilegen.schedules.elementwise:ElementPacks",

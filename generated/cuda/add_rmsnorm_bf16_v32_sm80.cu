@@ -3,7 +3,7 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    5b039e14e8a5  (command, templates and emitter)
+// Inputs    55b27c0db249  (command, templates and emitter)
 // Body      8a995f3f8e9c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

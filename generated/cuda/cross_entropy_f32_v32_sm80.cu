@@ -3,7 +3,7 @@
 //
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    d212f9f8a6d8  (command, templates and emitter)
+// Inputs    bd3fb318111b  (command, templates and emitter)
 // Body      46acf4280d02  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    a36c31e9e517  (command, templates and emitter)
+// Inputs    3990fbb8f7a7  (command, templates and emitter)
 // Body      6d744acebbd3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

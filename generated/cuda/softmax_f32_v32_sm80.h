@@ -3,7 +3,7 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    ba9d47d649ab  (command, templates and emitter)
+// Inputs    e2758a7404ac  (command, templates and emitter)
 // Body      3de0de507e69  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = silu(g[m,n]) * u[m,n]
 // Schedule  blocks of 256 threads, 4 accesses each of 8 elements
-// Inputs    eba169dc5aa8  (command, templates and emitter)
+// Inputs    2cf352d7f891  (command, templates and emitter)
 // Body      12d59ff050b0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

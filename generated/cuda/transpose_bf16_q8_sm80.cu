@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  squares of 8, 8 x 32 threads
-// Inputs    86d0ae0690e4  (command, templates and emitter)
+// Inputs    2b55a65613ac  (command, templates and emitter)
 // Body      39e5487f65eb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -1,0 +1,220 @@
+"""Names that every attention template needs beyond its plan: formulas, key ranges and arrays as C text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilegen import formula as fl
+from tilegen.emit import tensors
+from tilegen.emit.c_expr import print_expr, print_statements
+from tilegen.emit.c_expr.wrap import wrap
+from tilegen.emit.filters import comment
+from tilegen.plans.attention_wgmma import WgmmaAttentionPlan
+from tilegen.plans.base import Plan
+from tilegen.problems.attention import Attention
+from tilegen.problems.attention_formulas import INDICES, AttentionFormula
+from tilegen.problems.attention_mask import KeyRange, Linear, key_range
+
+_HEADERS = {"__half": "<cuda_fp16.h>", "__nv_bfloat16": "<cuda_bf16.h>"}
+
+
+def context(plan: Plan) -> dict[str, Any]:
+    """The template names of attention, both backends."""
+    problem: Attention = plan.problem
+    cuda = plan.target.backend == "cuda"
+    call = "call." if cuda else "call->"
+    keys = key_range(problem)
+    arrays = [t for t in problem.tensors() if t.name not in ("q", "k", "v", "o")]
+    scalars = [s for s in problem.scalars() if s.name != "scale"]
+    score = _function(problem.score_formula(), "score", problem.shifted, cuda, call)
+    rest = _function(keys.rest, "mask", problem.shifted, cuda, call)
+    includes = {*score["includes"], *rest["includes"]}
+    if cuda:
+        kinds = {t.dtype.cuda for t in problem.tensors()}
+        includes |= {_HEADERS[k] for k in kinds if k in _HEADERS}
+    return {
+        "computes": problem.title(),
+        "includes": sorted(includes - {"<stdint.h>"}),
+        "helpers": list(dict.fromkeys([*score["helpers"], *rest["helpers"]])),
+        "score_lines": score["lines"],
+        "mask_lines": rest["lines"],
+        "end_lines": _bound_lines(problem, keys.ends, call, "end", _position_type(keys)),
+        "first_lines": _bound_lines(problem, keys.firsts, call, "first", _position_type(keys)),
+        "position_type": _position_type(keys),
+        "has_first": int(bool(keys.firsts)),
+        "formula_comment": comment(_mask_sentence(problem)),
+        "score_comment": comment(f"The score: {problem.score}.") if problem.score else "",
+        "mask_comment": comment(f"What ranges do not say of the mask: {problem.mask}."),
+        "call_members": tensors.members(arrays, scalars, cuda),
+        "call_assignments": tensors.assignments(arrays, scalars, cuda),
+        "writes_lse": int(problem.lse),
+        # A formula's score is in natural units; without one the scale is folded into the exponential.
+        "weight_factor": "kLog2E" if problem.score else f"{call}scale * kLog2E",
+        "score_unit": "1.0f" if problem.score else f"{call}scale",
+        **(_wgmma_names(plan) if isinstance(plan, WgmmaAttentionPlan) else {}),
+    }
+
+
+def _wgmma_names(plan: WgmmaAttentionPlan) -> dict[str, Any]:
+    """The two products as inline assembly: numbers and names of their registers."""
+    scores = {
+        "comment": "// s = q k^T over 16 elements of a head, rows of k being keys; `accumulate` 1 adds to s.",
+        "sum": "s",
+        "extent": "kBlockN",
+        "left": "q",
+        "right": "k",
+        "keep": ", int accumulate",
+        "keep_number": f"%{plan.block_n // 2 + 5}",
+        "keep_operand": ', "r"(accumulate)',
+        "immediates": "keep, 1, 1, 0",
+        **_registers("s", plan.block_n),
+    }
+    output = {
+        "comment": "// o += p v over 16 keys, rows of v being keys: v is read transposed.",
+        "sum": "o",
+        "extent": "kValueDim",
+        "left": "p",
+        "right": "v",
+        "keep": "",
+        "keep_number": "",
+        "keep_operand": "",
+        "immediates": "1, 1, 1, 1",
+        **_registers("o", plan.value_dim),
+    }
+    return {"score_product": scores, "output_product": output}
+
+
+def _registers(name: str, columns: int) -> dict[str, Any]:
+    """Accumulator registers of a product with so many columns, in rows that fit a line."""
+    count = columns // 2
+    numbers = [f"%{i}" for i in range(count)]
+    places = [f'"+f"({name}[{i}])' for i in range(count)]
+
+    def rows(words: list[str], width: int) -> list[str]:
+        lines = [", ".join(words[i : i + width]) for i in range(0, count, width)]
+        return [line + (", " if width == 16 else ",") for line in lines[:-1]] + lines[-1:]
+
+    return {
+        "n": columns,
+        "number_rows": rows(numbers, 16),
+        "register_rows": rows(places, 6),
+        "left_numbers": ", ".join(f"%{count + i}" for i in range(4)),
+        "right_number": f"%{count + 4}",
+    }
+
+
+def _mask_sentence(problem: Attention) -> str:
+    if not (problem.causal or problem.mask):
+        return "Every query sees every key."
+    text = "j <= i" if problem.causal else problem.mask
+    shift = ", where row r of q is query r + seq_k - seq_q" if problem.shifted else ""
+    return f"Query i sees the keys j with {text}{shift}."
+
+
+def _function(
+    f: AttentionFormula | None, role: str, shifted: bool, cuda: bool, call: str
+) -> dict[str, list[str]]:
+    """Body, helpers and includes of the function of one element of a formula; empty without one."""
+    if f is None:
+        return {"lines": [], "helpers": [], "includes": []}
+    names = {n: f"{call}{n}" for n in (*f.typed.scalars, "seq_q", "seq_k")}
+    lines = []
+    used: set[str] = set()
+    # // and % need the sign of a position, which the longer form shows.
+    typed = f.placed if _divides(f) else f.typed
+    if shifted and typed is f.typed and _reads_position(f):
+        lines.append(f"const int position = i + {call}seq_k - {call}seq_q;")
+        names["i"] = "position"
+    for tensor in f.tensors():
+        indices = f.typed.formula.operands[tensor.name]
+        used |= set(indices)
+        terms = [f"{_read(i)} * {call}{s}" for i, s in zip(indices, tensor.strides)]
+        terms += [_read(indices[-1])] if indices else ["0"]
+        names[tensor.name] = f"{call}{tensor.name}[{' + '.join(terms)}]"
+    for index, size in (("i", "seq_q"), ("j", "seq_k")):
+        if index in used:
+            last = f"{call}{size} - 1"
+            if not any("_read" in line for line in lines):
+                lines.append(
+                    "// Elements past the ends are computed and dropped; they read the last operand."
+                )
+            lines.append(f"const int {index}_read = {index} < {last} ? {index} : {last};")
+    into = "cuda" if cuda else "c_openmp"
+    printed = print_statements(typed, into, names, {role: "return {value};"})
+    statements = printed.lines
+    if role == "mask" and len(typed.statements) == 1:
+        # As a condition, without the conversion to the type that a bool is stored in.
+        whole = frozenset(INDICES)
+        text = print_expr(typed.statements[0].value, into, names, nonnegative=whole)
+        statements = wrap(f"return {text};", 96)
+    return {
+        "lines": [*lines, *statements],
+        "helpers": list(printed.helper_texts),
+        "includes": list(printed.includes),
+    }
+
+
+def _divides(f: AttentionFormula) -> bool:
+    nodes = (n for s in f.typed.statements for n in fl.walk(s.value))
+    return any(isinstance(n, fl.Binary) and n.op in ("//", "%") for n in nodes)
+
+
+def _reads_position(f: AttentionFormula) -> bool:
+    nodes = (n for s in f.typed.statements for n in fl.walk(s.value))
+    return any(isinstance(n, fl.Name) and n.name == "i" for n in nodes)
+
+
+def _read(index: str) -> str:
+    return f"{index}_read" if index in ("i", "j") else index
+
+
+def _position_type(keys: KeyRange) -> str:
+    """C type of a bound: scalars of the caller may add up to more than 32 bits, positions do not."""
+    plain = all(
+        abs(factor) <= (1 if name else 1 << 28) and name in ("", "i")
+        for term in (*keys.ends, *keys.firsts)
+        for name, factor in term.items()
+    )
+    return "int" if plain else "int64_t"
+
+
+def _bound_lines(
+    problem: Attention, bounds: tuple[Linear, ...], call: str, name: str, kind: str
+) -> list[str]:
+    """Body of `end_key` or `first_key`: the tightest of the bounds, inside the sequence."""
+    if not bounds:
+        return [f"return {call}seq_k;"] if name == "end" else ["return 0;"]
+    lines = []
+    if any("i" in term for term in bounds):
+        shift = f" + {call}seq_k - {call}seq_q" if problem.shifted else ""
+        lines.append(f"const {kind} i = row{shift};")
+    texts = [_linear_text(term, call) for term in bounds]
+    if len(texts) == 1:
+        return [*lines, f"return clamp_key(call, {texts[0]});"]
+    lines.append(f"{kind} {name} = {texts[0]};")
+    sign = "<" if name == "end" else ">"
+    for text in texts[1:]:
+        lines += [f"if ({text} {sign} {name}) {{", f"  {name} = {text};", "}"]
+    return [*lines, f"return clamp_key(call, {name});"]
+
+
+def _linear_text(term: Linear, call: str) -> str:
+    """A sum of multiples as C, in 64 bits."""
+    text = ""
+    for name, factor in sorted(term.items(), key=lambda item: (item[0] == "", item[0] != "i")):
+        if not factor:
+            continue
+        size = abs(factor)
+        word = (
+            name
+            if name in ("i", "b", "h")
+            else f"int64_t{{{call}{name}}}" if call == "call." else name
+        )
+        if name and call == "call->" and name not in ("i", "b", "h"):
+            word = f"(int64_t){call}{name}"
+        piece = str(size) if not name else word if size == 1 else f"{size} * {word}"
+        if text:
+            text += f" {'-' if factor < 0 else '+'} {piece}"
+        else:
+            text = f"-{piece}" if factor < 0 else piece
+    return text or "0"

@@ -1,0 +1,70 @@
+"""What the plans of all attention schedules share."""
+
+from __future__ import annotations
+
+from tilegen.plans.base import Fact, Plan, Refusal
+from tilegen.problems.attention import Attention
+
+# Largest extent that 32-bit positions take, with room for a block past the end.
+MOST = 1 << 30
+
+
+def head_refusals(problem: Attention) -> tuple[Refusal, ...]:
+    """Calls whose heads do not divide, or whose sizes leave 32-bit positions."""
+    tiles = "batch * heads"
+    return (
+        Refusal(
+            4,
+            "heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)",
+            "heads is no multiple of kv_heads",
+        ),
+        Refusal(
+            5,
+            f"batch > {MOST} || heads > {MOST} || seq_q > {MOST} || seq_k > {MOST} || "
+            f"(seq_q > 0 && {tiles} > {MOST} / seq_q)",
+            f"a size, or batch * heads * seq_q, is above {MOST}",
+        ),
+    )
+
+
+def alignment_refusals(mover: str) -> tuple[Refusal, ...]:
+    """Calls whose arrays or strides are not whole units of 16 bytes; elements are 2 bytes."""
+    pointers = " || ".join(f"reinterpret_cast<uintptr_t>({n}) % 16 != 0" for n in "qkvo")
+    strides = []
+    for name, seq, heads in (
+        ("q", "seq_q", "heads"),
+        ("k", "seq_k", "kv_heads"),
+        ("v", "seq_k", "kv_heads"),
+        ("o", "seq_q", "heads"),
+    ):
+        for dim, extent in (("batch", "batch"), ("seq", seq), ("head", heads)):
+            strides.append(f"({extent} > 1 && {name}_stride_{dim} % 8 != 0)")
+    return (
+        Refusal(6, pointers, f"an array does not start on 16 bytes, the unit that {mover}"),
+        Refusal(7, " || ".join(strides), "a stride is no multiple of 8 elements, 16 bytes"),
+    )
+
+
+def attention_facts(plan: Plan, shared: int, registers: int) -> list[Fact]:
+    """Numbers that every CUDA attention has: tile, threads, shared memory, intensity."""
+    target, problem = plan.target, plan.problem
+    m, n = plan.schedule.tile
+    flops = 2 * m * n * (problem.head_dim + problem.value_dim)
+    moved = n * (problem.head_dim + problem.value_dim) * problem.dtype.bytes
+    return [
+        Fact("tile", f"{m} x {n}", "queries of a tile and keys of a block"),
+        Fact(
+            "threads",
+            str(plan.threads),
+            f"{plan.threads // 32} warps; {target} allows 1024 in a block",
+        ),
+        Fact(
+            "shared memory", f"{shared} bytes", f"{target} allows {target.shared_block} in a block"
+        ),
+        Fact("registers", f"about {registers}", "a thread that multiplies"),
+        Fact(
+            "arithmetic intensity",
+            f"{flops / moved:.1f} flop/byte",
+            f"{flops} flops on {moved} bytes of keys and values a block",
+        ),
+    ]

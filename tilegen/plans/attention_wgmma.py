@@ -1,0 +1,95 @@
+"""The plan of WgmmaAttention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilegen.plans.attention import alignment_refusals, attention_facts, head_refusals
+from tilegen.plans.base import Fact, Plan, Refusal, ceil_div
+from tilegen.problems.attention import Attention
+from tilegen.schedules.attention_wgmma import REGISTERS, SPAN, WgmmaAttention
+from tilegen.targets import CudaTarget
+
+
+@dataclass(frozen=True)
+class WgmmaAttentionPlan(Plan):
+    """Numbers of `templates/cuda/attention_wgmma.cu.j2`; sizes in elements unless the name says bytes."""
+
+    head_dim: int
+    value_dim: int
+    block_m: int
+    block_n: int
+    stages: int
+    consumers: int
+    threads: int
+    head_group: int
+    head_slices: int
+    value_slices: int
+    start_registers: int
+    producer_registers: int
+    consumer_registers: int
+    q_bytes: int
+    k_bytes: int
+    v_bytes: int
+    o_bytes: int
+    element: str
+    element_pair: str
+    pack_function: str
+    mma_types: str
+    map_type: str
+
+    template: ClassVar[str] = "cuda/attention_wgmma.cu.j2"
+    uses_workspace: ClassVar[bool] = True
+    unit: ClassVar[int] = 8  # elements in the 16 bytes that TMA aligns to
+
+    @classmethod
+    def make(
+        cls, problem: Attention, schedule: WgmmaAttention, target: CudaTarget
+    ) -> WgmmaAttentionPlan:
+        """Derive every number. The schedule must be legal for the problem on the target."""
+        m, n = schedule.tile
+        shared = schedule.shared_bytes(problem)
+        producer, consumer = REGISTERS[schedule.consumers]
+        half = problem.dtype.name == "f16"
+        name = "f16" if half else "bf16"
+        return cls(
+            problem=problem,
+            schedule=schedule,
+            target=target,
+            head_dim=problem.head_dim,
+            value_dim=problem.value_dim,
+            block_m=m,
+            block_n=n,
+            stages=schedule.stages,
+            consumers=schedule.consumers,
+            threads=128 * (schedule.consumers + 1),
+            head_group=schedule.head_group,
+            head_slices=ceil_div(problem.head_dim, SPAN),
+            value_slices=ceil_div(problem.value_dim, SPAN),
+            start_registers=min(255, 65536 // (128 * (schedule.consumers + 1)) // 8 * 8),
+            producer_registers=producer,
+            consumer_registers=consumer,
+            q_bytes=shared["q"],
+            k_bytes=shared["k"],
+            v_bytes=shared["v"],
+            o_bytes=shared["o"],
+            element=problem.dtype.cuda,
+            element_pair="__half2" if half else "__nv_bfloat162",
+            pack_function="__floats2half2_rn" if half else "__floats2bfloat162_rn",
+            mma_types=f"f32.{name}.{name}",
+            map_type="FLOAT16" if half else "BFLOAT16",
+        )
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        return head_refusals(self.problem) + alignment_refusals("the copy engine moves")
+
+    def facts(self) -> list[Fact]:
+        shared = self.schedule.shared_bytes(self.problem)
+        return attention_facts(
+            self, sum(shared.values()), self.schedule.registers(self.problem)
+        ) + [
+            Fact(f"shared memory of {name}", f"{count} bytes", "rows of 128 bytes, swizzled")
+            for name, count in shared.items()
+        ]

@@ -1,0 +1,108 @@
+"""The float64 meaning of attention, with an error bound for every element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilegen import formula as fl
+from tilegen.problems.base import Arrays, Expected, Sizes
+from tilegen.values import F32
+
+if TYPE_CHECKING:
+    from tilegen.problems.attention import Attention
+
+# Relative error of the exponential, its argument's rounding included, per unit of the argument.
+_EXP = 2.0**-21
+
+
+def attend(
+    problem: Attention, sizes: Sizes, arrays: Arrays, scalars: Mapping[str, float]
+) -> dict[str, Expected]:
+    """Every output of the problem; see `Attention.reference`."""
+    batch, heads, seq_q = (sizes[n] for n in ("batch", "heads", "seq_q"))
+    o, o_bound = (np.zeros((batch, seq_q, heads, problem.value_dim)) for _ in range(2))
+    lse, lse_bound = (np.zeros((batch, heads, seq_q)) for _ in range(2))
+    ratio = max(1, heads // max(1, sizes["kv_heads"]))
+    for b in range(batch):
+        for h in range(heads):
+            q, k, v = (
+                np.asarray(arrays[n][b, :, h if n == "q" else h // ratio], np.float64)
+                for n in "qkv"
+            )
+            result = _head(problem, sizes, arrays, scalars, b, h, q, k, v)
+            o[b, :, h], o_bound[b, :, h], lse[b, h], lse_bound[b, h] = result
+    found = {"o": Expected(o, o_bound)}
+    if problem.lse:
+        found["lse"] = Expected(lse, lse_bound)
+    return found
+
+
+def _head(problem, sizes, arrays, scalars, b, h, q, k, v):
+    """One head: output with bound, log-sum-exp with bound."""
+    seq_q, seq_k = len(q), len(k)
+    s = (q @ k.T) * scalars["scale"]
+    sums = F32.epsilon * (4 * problem.head_dim**0.5 + 8)
+    error = (np.abs(q) @ np.abs(k).T) * scalars["scale"] * sums
+    at = {"b": 1, "h": 1, "i": seq_q, "j": seq_k}
+    offsets = {"b": b, "h": h}
+    lengths = {"seq_q": (np.int32(seq_q), 0.0), "seq_k": (np.int32(seq_k), 0.0)}
+    operands = {n: a for n, a in arrays.items() if n not in "qkv"}
+    rest = {n: x for n, x in scalars.items() if n != "scale"}
+    seen = np.ones((seq_q, seq_k), bool)
+    if problem.causal:
+        shift = seq_k - seq_q if problem.shifted else 0
+        seen = np.arange(seq_k) <= np.arange(seq_q)[:, None] + shift
+    for f in problem.formulas:
+        own = {n: _own(operands[n], f, n, b, h) for n in f.placed.operands}
+        special = dict(lengths)
+        if f.role == "score":
+            special["s"] = (s[None, None], error[None, None])
+        special = {n: x for n, x in special.items() if n in f.placed.specials}
+        result = fl.evaluate_with_bound(
+            f.placed, arrays=own, scalars=rest, sizes=at, specials=special, offsets=offsets
+        )
+        value, bound = result[f.role]
+        value = np.broadcast_to(value, (1, 1, seq_q, seq_k))[0, 0]
+        if f.role == "score":
+            s, error = value, np.broadcast_to(bound, (1, 1, seq_q, seq_k))[0, 0]
+        else:
+            seen = seen & value.astype(bool)
+    return _softmax(problem, np.where(seen, s, -np.inf), np.where(seen, error, 0.0), v)
+
+
+def _own(array: np.ndarray, f, name: str, b: int, h: int) -> np.ndarray:
+    """The operand at one batch and head, those axes kept with one element."""
+    for axis, index in enumerate(f.typed.formula.operands[name]):
+        if index in "bh":
+            at = b if index == "b" else h
+            array = np.take(array, [at], axis=axis)
+    return array
+
+
+def _softmax(problem, s, error, v):
+    half = problem.dtype.epsilon / 2
+    top = s.max(axis=1, initial=-np.inf, keepdims=True)
+    base = np.where(np.isinf(top), 0.0, top)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        weight = np.exp(s - base)
+        total = weight.sum(axis=1, keepdims=True)
+        p = weight / np.where(total == 0, 1.0, total)
+        lse = (base + np.log(total))[:, 0]
+        # A weight's relative error: of its score, and of the exponential of its distance to the top.
+        distance = np.where(np.isfinite(s), np.abs(s - base) + np.abs(base) + 1, 0.0)
+        relative = error + _EXP * distance
+        mean = (p * relative).sum(axis=1, keepdims=True)
+        exact = p @ v
+        magnitude = p @ np.abs(v)
+        spread = np.minimum(magnitude, 4 * np.sqrt((p**2) @ (v**2)))
+        sums = F32.epsilon * (4 * max(1, s.shape[1]) ** 0.5 + 8)
+        bound = (p * (relative + mean)) @ np.abs(v) + (sums + mean * mean) * magnitude
+        bound += (half if problem.dtype is not F32 else 0.0) * spread + half * np.abs(exact)
+        bound += np.finfo(np.float32).tiny if problem.dtype is F32 else 2.0**-24
+        lse_bound = (
+            mean[:, 0] + F32.epsilon * 4 * np.abs(np.where(np.isinf(lse), 0, lse)) + 2.0**-20
+        )
+    return exact, bound, lse, lse_bound
