@@ -8,18 +8,19 @@ the workers in turn, forwards and backwards. A ratio compares the best of neighb
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilegen.errors import BuildError
+from tilegen.bench.process import Worker, WorkerFailed
 
 # A timing of one round lasts about this long.
 ROUND_SECONDS = 0.08
 MOST_CALLS = 2000
-FLUSH_BYTES = 64 << 20
+
+# How long a worker may take to load its library and make its inputs, and to time one round.
+PREPARE_TIMEOUT = 300.0
+ROUND_TIMEOUT = 60.0
 
 
 def time_calls(call: Callable[[], Any], seconds: float = ROUND_SECONDS) -> float:
@@ -33,56 +34,38 @@ def time_calls(call: Callable[[], Any], seconds: float = ROUND_SECONDS) -> float
     return best
 
 
-class Worker:
-    """A process that holds one competitor.
+def environment(threads: int) -> dict[str, str]:
+    """Environment variables that give every library this many threads and its best kernels."""
+    variables = dict(os.environ)
+    # Some machines pin OpenBLAS to an old kernel; a benchmark must not.
+    for variable in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
+        variables.pop(variable, None)
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        variables[variable] = str(threads)
+    variables["MKL_THREADING_LAYER"] = "GNU"
+    return variables
 
-    Attributes:
-        name: the competitor's name.
+
+def rounds(
+    workers: Sequence[Worker], count: int, timeout: float = ROUND_TIMEOUT
+) -> tuple[dict[str, list[float]], dict[str, WorkerFailed]]:
+    """Time the workers in turn; the order turns round every time.
+
+    Returns:
+        Seconds a call by competitor, one sample a round, and what stopped those that failed: they are
+        left out of the samples and of the rounds that follow.
     """
-
-    def __init__(self, name: str, threads: int) -> None:
-        self.name = name
-        environment = dict(os.environ)
-        # Some workplaces pin OpenBLAS to an old kernel; a benchmark must not.
-        for variable in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
-            environment.pop(variable, None)
-        for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-            environment[variable] = str(threads)
-        environment["MKL_THREADING_LAYER"] = "GNU"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tilegen.bench.worker", name, str(threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-
-    def ask(self, request: str) -> str:
-        """Send one line and return the answer. Raises BuildError with the worker's reason."""
-        try:
-            self._process.stdin.write(request + "\n")
-            self._process.stdin.flush()
-            answer = self._process.stdout.readline().strip()
-        except BrokenPipeError:
-            answer = ""
-        word, _, rest = answer.partition(" ")
-        if word != "ok":
-            raise BuildError(f"{self.name}: {rest or 'the worker stopped'}")
-        return rest
-
-    def close(self) -> None:
-        """End the process."""
-        try:
-            self._process.stdin.close()
-            self._process.wait(timeout=10)
-        except (OSError, subprocess.TimeoutExpired):
-            self._process.kill()
-
-
-def rounds(workers: Sequence[Worker], count: int) -> dict[str, list[float]]:
-    """Seconds a call by competitor, one sample a round; the order turns round every time."""
     samples: dict[str, list[float]] = {w.name: [] for w in workers}
+    failed: dict[str, WorkerFailed] = {}
     for number in range(count):
         for worker in workers if number % 2 == 0 else reversed(workers):
-            samples[worker.name].append(float(worker.ask("time")))
-    return samples
+            if worker.name in failed:
+                continue
+            try:
+                seconds = float(worker.ask("time", timeout))
+                if not 0 < seconds < float("inf"):
+                    raise WorkerFailed("refused", f"{worker.name}: a time of {seconds} s")
+                samples[worker.name].append(seconds)
+            except WorkerFailed as error:
+                failed[worker.name] = error
+    return {name: times for name, times in samples.items() if name not in failed}, failed

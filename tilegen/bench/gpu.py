@@ -71,7 +71,7 @@ def capture(launch: Launch, sets: int) -> Graph:
     return Graph(graph.replay, launches)
 
 
-def _timed(graph: Graph) -> float:
+def timed(graph: Graph) -> float:
     """Seconds a launch of one replay."""
     cuda = torch().cuda
     start, stop = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
@@ -91,9 +91,9 @@ def paired(ours: Graph, peer: Graph, pairs: int) -> tuple[list[float], list[floa
     mine, theirs, ratios = [], [], []
     for number in range(pairs + 1):
         if number % 2 == 0:
-            a, b = _timed(ours), _timed(peer)
+            a, b = timed(ours), timed(peer)
         else:
-            b, a = _timed(peer), _timed(ours)
+            b, a = timed(peer), timed(ours)
         if number:
             mine.append(a)
             theirs.append(b)
@@ -109,8 +109,8 @@ def sustained(graphs: Sequence[Graph], seconds: float) -> list[float]:
     found: list[list[float]] = [[] for _ in graphs]
     for order in (range(len(graphs)), reversed(range(len(graphs)))):
         for i in order:
-            one = _timed(graphs[i]) * graphs[i].launches
-            times = [_timed(graphs[i]) for _ in range(max(3, int(seconds / max(one, 1e-6))))]
+            one = timed(graphs[i]) * graphs[i].launches
+            times = [timed(graphs[i]) for _ in range(max(3, int(seconds / max(one, 1e-6))))]
             found[i].append(statistics.median(times[len(times) // 2 :]))
     return [statistics.mean(f) for f in found]
 

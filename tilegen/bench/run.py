@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from tilegen.bench import cpu, gpu
-from tilegen.bench.peers import gpu_peer, peer_names
+from tilegen.bench.peers import gpu_peer, peer_names, require_known
+from tilegen.bench.process import Worker, WorkerFailed
 from tilegen.bench.samples import Report, Row, host_facts
 from tilegen.bench.suites import BenchCase, Suite
+from tilegen.bench.tensors import device_tensors
 from tilegen.emit.naming import stem
 from tilegen.errors import TilegenError
 from tilegen.plans import make_plan
@@ -33,6 +33,28 @@ def _chosen(backend: str, spec: KernelSpec, wanted: Sequence[str]) -> list[str]:
     return [n for n in known if n in wanted] if wanted else known
 
 
+class Workers:
+    """One process a competitor, kept from case to case and started again where it failed."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._running: dict[str, Worker] = {}
+
+    def prepare(self, name: str, request: dict[str, object]) -> Worker:
+        """A worker that is ready to be timed. Raises WorkerFailed."""
+        worker = self._running.get(name)
+        if worker is None or not worker.alive:
+            worker = Worker(name, [str(self._threads)], cpu.environment(self._threads))
+            self._running[name] = worker
+        worker.ask("prepare " + json.dumps(request), cpu.PREPARE_TIMEOUT)
+        return worker
+
+    def close(self) -> None:
+        """End them all."""
+        for worker in self._running.values():
+            worker.close()
+
+
 def run_cpu(
     suite: Suite,
     where: Target,
@@ -43,6 +65,8 @@ def run_cpu(
 ) -> Report:
     """Time a suite on the CPU.
 
+    A competitor that cannot be loaded, crashes or hangs is reported in the case's `errors`.
+
     Args:
         suite: the cases.
         where: target of our kernels.
@@ -50,34 +74,45 @@ def run_cpu(
         peers: names of peers; empty for all that know a case.
         count: interleaved rounds a case.
         progress: told each case's label.
+
+    Raises:
+        UsageError: an unknown peer, or a case that is not legal on the target.
     """
+    require_known("c_openmp", peers)
+    specs = [case.spec(where) for case in suite.cases]
     rows = []
-    for case in suite.cases:
-        progress(case.label())
-        spec = case.spec(where)
-        row = _row(case, spec)
-        workers = []
-        request = {"operator": case.operator, "target": where.name, "options": dict(case.options)}
-        request["sizes"] = dict(case.sizes)
-        for name in ["tilegen", *_chosen("c_openmp", spec, peers)]:
-            worker = cpu.Worker(name, threads)
-            try:
-                worker.ask("prepare " + json.dumps(request))
-                workers.append(worker)
-            except TilegenError as error:
-                row.errors[name] = error.message
-                worker.close()
-        if workers and workers[0].name == "tilegen":
-            row.seconds = cpu.rounds(workers, count)
-            ours = row.seconds["tilegen"]
-            for name, times in row.seconds.items():
-                if name != "tilegen":
-                    row.ratios[name] = [t / o for t, o in zip(times, ours)]
-        for worker in workers:
-            worker.close()
-        rows.append(row)
+    workers = Workers(threads)
+    try:
+        for case, spec in zip(suite.cases, specs):
+            progress(case.label())
+            rows.append(_cpu_row(case, spec, workers, peers, count))
+    finally:
+        workers.close()
     facts = {**host_facts(), "threads": str(threads), "compiler": find_cc().version}
     return Report(suite.name, {**facts, "target": where.name}, rows)
+
+
+def _cpu_row(
+    case: BenchCase, spec: KernelSpec, workers: Workers, peers: Sequence[str], count: int
+) -> Row:
+    row = _row(case, spec)
+    request = {"operator": case.operator, "target": spec.target.name}
+    request |= {"options": dict(case.options), "sizes": dict(case.sizes)}
+    ready = []
+    for name in ["tilegen", *_chosen("c_openmp", spec, peers)]:
+        try:
+            ready.append(workers.prepare(name, request))
+        except WorkerFailed as error:
+            row.errors[name] = error.message.removeprefix(f"{name}: ")
+            if name == "tilegen":
+                return row
+    row.seconds, failed = cpu.rounds(ready, count)
+    row.errors |= {name: e.message.removeprefix(f"{name}: ") for name, e in failed.items()}
+    ours = row.seconds.get("tilegen")
+    for name, times in row.seconds.items():
+        if ours and name != "tilegen":
+            row.ratios[name] = [t / o for t, o in zip(times, ours)]
+    return row
 
 
 def run_gpu(
@@ -88,58 +123,37 @@ def run_gpu(
     progress: Progress = lambda _: None,
 ) -> Report:
     """Time a suite on the GPU of this process, each peer paired with ours; see `run_cpu`."""
+    require_known("cuda", peers)
+    specs = [case.spec(where) for case in suite.cases]
     torch = gpu.torch()
     rows = []
-    for case in suite.cases:
+    for case, spec in zip(suite.cases, specs):
         progress(case.label())
-        spec = case.spec(where)
-        row = _row(case, spec)
-        count = gpu.input_sets(row.bytes)
-        sets, scalars = _tensors(spec, case, count)
-        try:
-            ours = gpu.capture(gpu_peer("tilegen").prepare(spec, case.sizes, sets, scalars), count)
-        except (TilegenError, RuntimeError) as error:
-            row.errors["tilegen"] = str(error).splitlines()[0]
-            rows.append(row)
-            continue
-        for name in _chosen("cuda", spec, peers):
-            try:
-                launch = gpu_peer(name).prepare(spec, case.sizes, sets, scalars)
-                graph = gpu.capture(launch, count)
-                mine, theirs, ratios = gpu.paired(ours, graph, pairs)
-            except (TilegenError, RuntimeError, NotImplementedError) as error:
-                row.errors[name] = str(error).splitlines()[0]
-                continue
-            row.seconds.setdefault("tilegen", []).extend(mine)
-            row.seconds[name], row.ratios[name] = theirs, ratios
-        rows.append(row)
-        del ours, sets
+        rows.append(_gpu_row(case, spec, peers, pairs))
         torch.cuda.empty_cache()
     facts = {**gpu.machine_facts(), "nvcc": find_nvcc().version, "target": where.name}
     return Report(suite.name, facts, rows)
 
 
-def _tensors(spec: KernelSpec, case: BenchCase, count: int):
-    """Input sets on the device; every set has values of its own, outputs are zero."""
-    import torch
-
-    from tilegen.bench.peers.torch_cpu import tensor
-
-    problem = spec.problem
-    rng = np.random.default_rng(0)
-    small = problem.draw({k: min(v, 64) for k, v in case.sizes.items()}, rng)
-    scalars = problem.draw_scalars(rng)
-    sets = []
-    for _ in range(count):
-        made = {}
-        for t in problem.tensors():
-            shape = [case.sizes[d] for d in t.dims]
-            kind = tensor(np.zeros(1, t.dtype.numpy)).dtype
-            if t.name in small and t.dtype.is_float:
-                made[t.name] = torch.randn(shape, device="cuda").to(kind)
-            elif t.name in small:
-                made[t.name] = torch.randint(0, 8, shape, device="cuda").to(kind)
-            else:
-                made[t.name] = torch.zeros(shape, dtype=kind, device="cuda")
-        sets.append(made)
-    return sets, scalars
+def _gpu_row(case: BenchCase, spec: KernelSpec, peers: Sequence[str], pairs: int) -> Row:
+    row = _row(case, spec)
+    count = gpu.input_sets(row.bytes)
+    sets, scalars = device_tensors(spec, case.sizes, count)
+    try:
+        ours = gpu.capture(gpu_peer("tilegen").prepare(spec, case.sizes, sets, scalars), count)
+    except (TilegenError, RuntimeError) as error:
+        row.errors["tilegen"] = str(error).splitlines()[0]
+        return row
+    for name in _chosen("cuda", spec, peers):
+        try:
+            launch = gpu_peer(name).prepare(spec, case.sizes, sets, scalars)
+            graph = gpu.capture(launch, count)
+            mine, theirs, ratios = gpu.paired(ours, graph, pairs)
+        except (TilegenError, RuntimeError, NotImplementedError, ImportError) as error:
+            row.errors[name] = str(error).splitlines()[0]
+            continue
+        row.seconds.setdefault("tilegen", []).extend(mine)
+        row.seconds[name], row.ratios[name] = theirs, ratios
+    if not row.seconds:
+        row.seconds["tilegen"] = [gpu.timed(ours) for _ in range(pairs)]
+    return row

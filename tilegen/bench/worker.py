@@ -1,4 +1,8 @@
-"""The process behind one CPU competitor: reads requests on standard input, answers on standard output."""
+"""The process behind one competitor: reads requests on standard input, answers on standard output.
+
+Requests: `prepare JSON` with operator, target, options, sizes and, for a kernel that is already built,
+`library` and `symbol`; `time`; `verify JSON` with `cases`, `quick` or `full`. Answers: `ok ...`, `no REASON`.
+"""
 
 from __future__ import annotations
 
@@ -6,45 +10,119 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tilegen.bench.cpu import time_calls
-from tilegen.bench.peers import cpu_peer
+from tilegen.bench.cpu import ROUND_SECONDS, time_calls
+from tilegen.bench.peers import cpu_peer, gpu_peer
+from tilegen.bench.peers.own import Built
 from tilegen.errors import TilegenError
 from tilegen.spec import KernelSpec
+from tilegen.targets import CudaTarget
 
 
-def _prepare(name: str, threads: int, request: dict[str, Any]) -> Callable[[], Any]:
-    spec = KernelSpec.make(request["operator"], request["target"], request["options"])
-    problem, sizes = spec.problem, request["sizes"]
-    rng = np.random.default_rng(0)
-    arrays = problem.draw(sizes, rng)
-    for tensor in problem.tensors():
-        if tensor.name not in arrays:
-            shape = [sizes[d] for d in tensor.dims]
-            arrays[tensor.name] = np.zeros(shape, tensor.dtype.numpy)
-    return cpu_peer(name).prepare(spec, sizes, arrays, problem.draw_scalars(rng), threads)
+@dataclass
+class Competitor:
+    """One side of a comparison.
+
+    Attributes:
+        name: its name among the peers.
+        threads: its CPU threads.
+        time: once prepared, gives seconds a call.
+        built: our kernel, where it came with a library.
+    """
+
+    name: str
+    threads: int
+    time: Callable[[], float] | None = None
+    built: Built | None = None
+
+    def prepare(self, request: dict[str, Any]) -> None:
+        """Make the inputs and be ready to be timed."""
+        self.time = None
+        spec = KernelSpec.make(request["operator"], request["target"], request["options"])
+        self.built = None
+        if "library" in request:
+            self.built = Built.of(spec, Path(request["library"]), request["symbol"])
+        if request.get("only_verify"):
+            return
+        if isinstance(spec.target, CudaTarget):
+            self.time = self._on_gpu(spec, request)
+        else:
+            self.time = self._on_cpu(spec, request)
+
+    def _on_cpu(self, spec: KernelSpec, request: dict[str, Any]) -> Callable[[], float]:
+        problem, sizes = spec.problem, request["sizes"]
+        rng = np.random.default_rng(0)
+        arrays = problem.draw(sizes, rng)
+        for tensor in problem.tensors():
+            if tensor.name not in arrays:
+                shape = [sizes[d] for d in tensor.dims]
+                arrays[tensor.name] = np.zeros(shape, tensor.dtype.numpy)
+        scalars = problem.draw_scalars(rng)
+        if self.built is not None:
+            call = self.built.bound(arrays, scalars, self.threads)
+        else:
+            call = cpu_peer(self.name).prepare(spec, sizes, arrays, scalars, self.threads)
+        call()
+        seconds = request.get("seconds", ROUND_SECONDS)
+        # The arrays must outlive the call, whether the peer keeps them or only their addresses.
+        return lambda kept=arrays: time_calls(call, seconds) if kept else 0.0
+
+    def _on_gpu(self, spec: KernelSpec, request: dict[str, Any]) -> Callable[[], float]:
+        from tilegen.bench import gpu
+        from tilegen.bench.peers.own import gpu_launch
+        from tilegen.bench.tensors import device_tensors
+
+        sizes = request["sizes"]
+        count = gpu.input_sets(spec.problem.bytes(sizes))
+        sets, scalars = device_tensors(spec, sizes, count)
+        if self.built is not None:
+            launch = gpu_launch(self.built, sizes, sets, scalars)
+        else:
+            launch = gpu_peer(self.name).prepare(spec, sizes, sets, scalars)
+        graph = gpu.capture(launch, count)
+        return lambda kept=sets: gpu.timed(graph) if kept else 0.0
+
+    def verify(self, request: dict[str, Any]) -> str:
+        """Run the built kernel over its cases; a summary, or TilegenError with the first failure."""
+        from tilegen.errors import CheckFailed
+        from tilegen.verify.oracle import case_grid, quick_cases, verify
+
+        plan = self.built.plan
+        tile = plan.schedule.tile_extents()
+        quick = request["cases"] == "quick"
+        cases = quick_cases(plan.problem, tile) if quick else case_grid(plan.problem, tile, 1)
+        verdict = verify(plan, self.built.runner(), cases=cases)
+        if not verdict.ok:
+            raise CheckFailed(f"{len(verdict.failures)} failures: {verdict.failures[0]}")
+        return f"{verdict.cases} cases, largest error {verdict.worst:.3f} of its bound"
 
 
 def main() -> None:
-    """Serve `prepare JSON` and `time` until the input ends."""
-    name, threads = sys.argv[1], int(sys.argv[2])
+    """Serve requests until the input ends."""
+    competitor = Competitor(sys.argv[1], int(sys.argv[2]))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
-    call: Callable[[], Any] | None = None
     for line in sys.stdin:
         word, _, rest = line.strip().partition(" ")
         try:
             if word == "prepare":
-                call = _prepare(name, threads, json.loads(rest))
-                call()
+                competitor.prepare(json.loads(rest))
                 answer = "ok"
+            elif word == "verify":
+                answer = f"ok {competitor.verify(json.loads(rest))}"
             else:
-                answer = f"ok {time_calls(call)!r}"
-        except (TilegenError, ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
-            answer = f"no {type(error).__name__}: {str(error).splitlines()[0]}"
+                answer = f"ok {competitor.time()!r}"
+        # What a library raises is not known here, and none of it may end the protocol.
+        except Exception as error:
+            message = error.message if isinstance(error, TilegenError) else str(error)
+            first = message.splitlines()[0] if message else ""
+            kind = "" if isinstance(error, TilegenError) else f"{type(error).__name__}: "
+            answer = f"no {kind}{first}"
         answers.write(answer + "\n")
         answers.flush()
 

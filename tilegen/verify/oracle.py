@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -64,6 +64,19 @@ def case_grid(problem: Problem, tile: tuple[int, ...], seeds: int) -> Iterator[C
                 yield Case(sizes, row_pad, offset, number)
 
 
+def quick_cases(problem: Problem, tile: tuple[int, ...], most: int = 2 * 10**9) -> list[Case]:
+    """Every size of the grid once, the layouts of the arrays in turn, for searches over many kernels.
+
+    Args:
+        problem, tile: as `case_grid`.
+        most: sizes that take more operations, or bytes, than this are left out, unless all do.
+    """
+    sizes = problem.cases(tile)
+    work = [max(problem.flops(s), problem.bytes(s)) for s in sizes]
+    kept = [s for s, w in zip(sizes, work) if w <= max(most, min(work))]
+    return [Case(s, *LAYOUTS[number % len(LAYOUTS)], number + 1) for number, s in enumerate(kept)]
+
+
 def prepare(
     plan: Plan, case: Case
 ) -> tuple[dict[str, Guarded], dict[str, float], dict[str, Expected]]:
@@ -121,6 +134,7 @@ def verify(
     *,
     seeds: int = 1,
     limit: int | None = None,
+    cases: Iterable[Case] | None = None,
     progress: Callable[[], None] | None = None,
 ) -> Verdict:
     """Run a kernel over its case grid.
@@ -130,10 +144,13 @@ def verify(
         run: calls the built kernel.
         seeds: inputs drawn for each size and layout.
         limit: floating-point operations of the largest case to run; None for all.
+        cases: the cases to run instead of the whole grid.
         progress: called after each case.
     """
     verdict = Verdict()
-    for case in case_grid(plan.problem, plan.schedule.tile_extents(), seeds):
+    if cases is None:
+        cases = case_grid(plan.problem, plan.schedule.tile_extents(), seeds)
+    for case in cases:
         if limit is not None and plan.problem.flops(case.sizes) > limit:
             continue
         arrays, scalars, expected = prepare(plan, case)

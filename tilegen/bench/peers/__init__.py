@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 
 from tilegen.bench.peers.base import CpuPeer, GpuPeer
@@ -27,13 +28,23 @@ _GPU = {
 }
 
 
-def _get(table: dict[str, str], name: str) -> type:
+def _require(table: dict[str, str], name: str) -> None:
     if name not in table:
         raise UsageError(
             f"unknown peer '{name}'{nearest(name, table)}", f"Peers: {', '.join(list(table)[1:])}"
         )
+
+
+def _get(table: dict[str, str], name: str) -> type:
+    _require(table, name)
     module, cls = table[name].split(":")
     return getattr(import_module(module), cls)
+
+
+def require_known(backend: str, names: Sequence[str]) -> None:
+    """Raise UsageError for a name that is no peer on the backend."""
+    for name in names:
+        _require(_GPU if backend == "cuda" else _CPU, name)
 
 
 def cpu_peer(name: str) -> CpuPeer:

@@ -21,6 +21,7 @@ class Cblas(CpuPeer):
     """`cblas_sgemm` and `cblas_dgemm` of one library."""
 
     prefix = "cblas"
+    mode = ctypes.DEFAULT_MODE
 
     def library(self) -> str:
         """Path of the shared library. Raises ImportError if it is not installed."""
@@ -32,7 +33,7 @@ class Cblas(CpuPeer):
 
     def prepare(self, spec, sizes, arrays, scalars, threads) -> Callable[[], Any]:
         problem: Gemm = spec.problem
-        dll = ctypes.CDLL(self.library(), mode=ctypes.RTLD_GLOBAL)
+        dll = ctypes.CDLL(self.library(), mode=self.mode)
         single = problem.dtype is F32
         function = getattr(dll, f"{self.prefix}_{'s' if single else 'd'}gemm")
         real = ctypes.c_float if single else ctypes.c_double
@@ -47,11 +48,15 @@ class Cblas(CpuPeer):
             *(ctypes.c_void_p(b.ctypes.data), ctypes.c_int(b.shape[1]), real(0.0)),
             *(ctypes.c_void_p(c.ctypes.data), ctypes.c_int(c.shape[1])),
         ]
-        return lambda: function(*arguments)
+        keep = (a, b, c)
+        return lambda: function(*arguments) if keep else None
 
 
 class Mkl(Cblas):
     """Intel MKL from the wheel `mkl`."""
+
+    # Its dispatcher loads the parts that it needs by name and looks their symbols up globally.
+    mode = ctypes.RTLD_GLOBAL
 
     def library(self) -> str:
         root = Path(sysconfig.get_path("data")) / "lib"

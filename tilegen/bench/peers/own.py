@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,44 @@ import numpy as np
 from tilegen.bench.peers.base import CpuPeer, GpuPeer
 from tilegen.emit.render import render
 from tilegen.errors import BuildError
+from tilegen.plans import Plan, make_plan
 from tilegen.problems.base import Problem
-from tilegen.runtime import cpu
+from tilegen.runtime import cpu, gpu
 from tilegen.runtime.arguments import View, marshal
 from tilegen.spec import KernelSpec
 from tilegen.targets import CudaTarget
 from tilegen.toolchain import build
 from tilegen.values import DTYPES
+
+
+@dataclass(frozen=True)
+class Built:
+    """A kernel of ours with its library.
+
+    Attributes:
+        plan: what it was emitted from.
+        library: path of the shared library.
+        symbol: name of its launcher.
+    """
+
+    plan: Plan
+    library: Path
+    symbol: str
+
+    @classmethod
+    def of(cls, spec: KernelSpec, library: Path, symbol: str) -> Built:
+        """The library of a kernel in words."""
+        return cls(make_plan(spec), library, symbol)
+
+    def bound(self, arrays: Any, scalars: Any, threads: int) -> Callable[[], None]:
+        """A call of the C kernel on these arrays."""
+        return cpu.load(self.plan, self.library, self.symbol).bound(arrays, scalars, threads)
+
+    def runner(self) -> Callable[..., None]:
+        """Runs the kernel on NumPy arrays, wherever it belongs."""
+        if isinstance(self.plan.target, CudaTarget):
+            return gpu.GpuKernel(self.plan, self.library, self.symbol).run
+        return cpu.load(self.plan, self.library, self.symbol).run
 
 
 class OwnCpu(CpuPeer):
@@ -28,8 +61,8 @@ class OwnCpu(CpuPeer):
 
     def prepare(self, spec, sizes, arrays, scalars, threads) -> Callable[[], Any]:
         kernel = render(spec)
-        loaded = cpu.load(kernel.plan, build.library(kernel), kernel.symbol)
-        return loaded.bound(arrays, scalars, threads)
+        built = Built(kernel.plan, build.library(kernel), kernel.symbol)
+        return built.bound(arrays, scalars, threads)
 
 
 class OwnGpu(GpuPeer):
@@ -51,35 +84,48 @@ class OwnGpu(GpuPeer):
         here, own = 10 * major + minor, spec.target
         kernel = render(spec)
         arch = None if here == own.cc else CudaTarget(f"sm_{here}", here, own.shared_block)
-        dll = ctypes.CDLL(str(build.library(kernel, arch=arch)))
-        function = getattr(dll, kernel.symbol)
-        space = _workspace(dll, kernel, sizes)
-        calls = []
-        for tensors in sets:
-            views = {name: view(t) for name, t in tensors.items()}
-            address = (space.data_ptr(), space.nbytes) if space is not None else (0, 0)
-            calls.append(marshal(kernel.plan, views, scalars, 0, address)[0])
-        keep = (sets, space)
-
-        def launch(i: int) -> None:
-            values = calls[i]
-            values[-1] = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            status = function(*values)
-            if status:
-                raise BuildError(f"{kernel.symbol} returned {status} for {dict(sizes)}")
-            assert keep
-
-        return launch
+        built = Built(kernel.plan, build.library(kernel, arch=arch), kernel.symbol)
+        return gpu_launch(built, sizes, sets, scalars)
 
 
-def _workspace(dll: ctypes.CDLL, kernel: Any, sizes: Mapping[str, int]) -> Any:
+def gpu_launch(
+    built: Built,
+    sizes: Mapping[str, int],
+    sets: Sequence[dict[str, Any]],
+    scalars: Mapping[str, float],
+) -> Callable[[int], Any]:
+    """A launch on the i-th set of PyTorch tensors, on PyTorch's current stream."""
     import torch
 
-    if not kernel.plan.uses_workspace:
+    dll = ctypes.CDLL(str(built.library))
+    function = getattr(dll, built.symbol)
+    space = _workspace(dll, built, sizes)
+    address = (space.data_ptr(), space.nbytes) if space is not None else (0, 0)
+    calls = []
+    for tensors in sets:
+        views = {name: view(t) for name, t in tensors.items()}
+        calls.append(marshal(built.plan, views, scalars, 0, address)[0])
+    keep = (sets, space)
+
+    def launch(i: int) -> None:
+        values = calls[i]
+        values[-1] = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        status = function(*values)
+        if status:
+            raise BuildError(f"{built.symbol} returned {status} for {dict(sizes)}")
+        assert keep
+
+    return launch
+
+
+def _workspace(dll: ctypes.CDLL, built: Built, sizes: Mapping[str, int]) -> Any:
+    import torch
+
+    if not built.plan.uses_workspace:
         return None
-    count = getattr(dll, f"{kernel.symbol}_workspace")
+    count = getattr(dll, f"{built.symbol}_workspace")
     count.restype = ctypes.c_size_t
-    needed = count(*[ctypes.c_int64(sizes[s.name]) for s in kernel.plan.problem.sizes()])
+    needed = count(*[ctypes.c_int64(sizes[s.name]) for s in built.plan.problem.sizes()])
     return torch.zeros(max(1, needed), dtype=torch.uint8, device="cuda")
 
 

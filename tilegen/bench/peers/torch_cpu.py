@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilegen.bench.peers.base import CpuPeer
-from tilegen.bench.peers.torch_math import expression
+from tilegen.bench.peers.torch_math import expressible, expression
 from tilegen.problems.base import Problem
 from tilegen.problems.gemm import Gemm
 from tilegen.values import BF16, F16, F32
@@ -34,7 +34,7 @@ class TorchCpu(CpuPeer):
     """PyTorch eager."""
 
     def knows(self, problem: Problem) -> bool:
-        return expression(problem) is not None
+        return expressible(problem)
 
     def prepare(self, spec, sizes, arrays, scalars, threads) -> Callable[[], Any]:
         _threads(threads)

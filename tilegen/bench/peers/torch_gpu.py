@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilegen.bench.peers.base import GpuPeer
-from tilegen.bench.peers.torch_math import expression
+from tilegen.bench.peers.torch_math import expressible, expression
 from tilegen.problems.base import Problem
 from tilegen.problems.gemm import Gemm
 
@@ -15,7 +15,7 @@ class TorchEager(GpuPeer):
     """PyTorch eager; a GEMM is cuBLAS."""
 
     def knows(self, problem: Problem) -> bool:
-        return expression(problem) is not None
+        return expressible(problem)
 
     def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
         function = expression(spec.problem)

@@ -6,60 +6,75 @@ from collections.abc import Callable
 from typing import Any
 
 from tilegen.problems.base import Problem
+from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.gemm import Gemm
 
 Function = Callable[[dict[str, Any], dict[str, float]], Any]
 
 
-def expression(problem: Problem) -> Function | None:
-    """A function of tensors and scalars that computes the problem with PyTorch; None if there is none."""
+def expressible(problem: Problem) -> bool:
+    """Whether `expression` has the problem; answers without importing PyTorch."""
+    if isinstance(problem, Gemm):
+        if problem.storage is not problem.dtype or problem.out_dtype is not problem.dtype:
+            return False
+        return problem.epilogue in _GEMM and not (problem.batched and "bias" in problem.epilogue)
+    return isinstance(problem, FormulaProblem) and problem.formula in _NAMED
+
+
+def expression(problem: Problem) -> Function:
+    """A function of tensors and scalars that computes an expressible problem with PyTorch."""
     if isinstance(problem, Gemm):
         return _gemm(problem)
-    return _named(problem.operator)
+    return _NAMED[problem.formula]
 
 
-def _gemm(problem: Gemm) -> Function | None:
-    import torch
-    import torch.nn.functional as F
+def _gemm(problem: Gemm) -> Function:
+    function = _GEMM[problem.epilogue]
 
-    def product(t: dict[str, Any]) -> Any:
+    def call(t: dict[str, Any], s: dict[str, float]) -> Any:
         a = t["a"] if problem.layout.a == "t" else t["a"].transpose(-1, -2)
         b = t["b"] if problem.layout.b == "t" else t["b"].transpose(-1, -2)
-        return a, b
+        return function(a, b, t)
 
-    def linear(t: dict[str, Any]) -> Any:
-        a, b = product(t)
-        return F.linear(a, b.transpose(-1, -2), t["bias"])
-
-    table: dict[str, Function] = {
-        "none": lambda t, s: torch.matmul(*product(t)),
-        "bias": lambda t, s: linear(t),
-        "relu": lambda t, s: torch.relu(torch.matmul(*product(t))),
-        "bias_relu": lambda t, s: torch.relu(linear(t)),
-        "bias_gelu": lambda t, s: F.gelu(linear(t)),
-        "bias_silu": lambda t, s: F.silu(linear(t)),
-        "residual": lambda t, s: torch.matmul(*product(t)) + t["residual"],
-    }
-    if problem.storage is not problem.dtype or problem.out_dtype is not problem.dtype:
-        return None
-    return table.get(problem.epilogue)
+    return call
 
 
-def _named(operator: str) -> Function | None:
-    import torch
-    import torch.nn.functional as F
+def _nn() -> Any:
+    import torch.nn.functional
 
-    def add_rmsnorm(t: dict[str, Any], s: dict[str, float]) -> Any:
-        h = t["x"] + t["r"]
-        return h, F.rms_norm(h, h.shape[-1:], t["w"], s["eps"])
+    return torch.nn.functional
 
-    table: dict[str, Function] = {
-        "softmax": lambda t, s: torch.softmax(t["x"], -1),
-        "log_softmax": lambda t, s: torch.log_softmax(t["x"], -1),
-        "layernorm": lambda t, s: F.layer_norm(t["x"], t["x"].shape[-1:], t["w"], t["b"], s["eps"]),
-        "rmsnorm": lambda t, s: F.rms_norm(t["x"], t["x"].shape[-1:], t["w"], s["eps"]),
-        "add_rmsnorm": add_rmsnorm,
-        "transpose": lambda t, s: t["x"].t().contiguous(),
-        "sum": lambda t, s: t["x"].sum(-1),
-    }
-    return table.get(operator)
+
+def _linear(a: Any, b: Any, t: dict[str, Any]) -> Any:
+    return _nn().linear(a, b.transpose(-1, -2), t["bias"])
+
+
+_GEMM: dict[str, Callable[[Any, Any, dict[str, Any]], Any]] = {
+    "none": lambda a, b, t: a @ b,
+    "bias": _linear,
+    "relu": lambda a, b, t: (a @ b).relu(),
+    "bias_relu": lambda a, b, t: _linear(a, b, t).relu(),
+    "bias_gelu": lambda a, b, t: _nn().gelu(_linear(a, b, t)),
+    "bias_silu": lambda a, b, t: _nn().silu(_linear(a, b, t)),
+    "residual": lambda a, b, t: a @ b + t["residual"],
+}
+
+
+def _add_rmsnorm(t: dict[str, Any], s: dict[str, float]) -> Any:
+    h = t["x"] + t["r"]
+    return h, _nn().rms_norm(h, h.shape[-1:], t["w"], s["eps"])
+
+
+def _layernorm(t: dict[str, Any], s: dict[str, float]) -> Any:
+    return _nn().layer_norm(t["x"], t["x"].shape[-1:], t["w"], t["b"], s["eps"])
+
+
+_NAMED: dict[str, Function] = {
+    "softmax": lambda t, s: t["x"].softmax(-1),
+    "log_softmax": lambda t, s: t["x"].log_softmax(-1),
+    "layernorm": _layernorm,
+    "rmsnorm": lambda t, s: _nn().rms_norm(t["x"], t["x"].shape[-1:], t["w"], s["eps"]),
+    "add_rmsnorm": _add_rmsnorm,
+    "transpose": lambda t, s: t["x"].t().contiguous(),
+    "sum": lambda t, s: t["x"].sum(-1),
+}

@@ -1,0 +1,192 @@
+"""The benchmark harness end to end on tiny sizes: real kernels, real peers, real failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+import pytest
+
+from tilegen.bench import cpu
+from tilegen.bench.peers import cpu_peer, peer_names
+from tilegen.bench.peers.torch_math import expressible
+from tilegen.bench.process import Worker, WorkerFailed
+from tilegen.bench.samples import load, verdict
+from tilegen.bench.suites import read_suite
+from tilegen.errors import UsageError
+from tilegen.problems.formula import FormulaProblem
+from tilegen.problems.gemm import Gemm
+
+SUITE = """\
+description = "tiny"
+
+[[case]]
+group = "small"
+operator = "gemm"
+dtype = "f32"
+layout = "tt"
+sizes = { m = [16, 33], n = 24, k = 17 }
+"""
+
+
+@pytest.fixture
+def suite(tmp_path):
+    path = tmp_path / "tiny.toml"
+    path.write_text(SUITE)
+    return path
+
+
+@pytest.fixture
+def broken_python(tmp_path, monkeypatch):
+    """Replace modules by broken ones in the worker processes."""
+
+    def replace(**modules: str) -> None:
+        folder = tmp_path / "shadow"
+        folder.mkdir()
+        for name, text in modules.items():
+            (folder / f"{name}.py").write_text(text)
+        monkeypatch.setenv("PYTHONPATH", f"{folder}:{os.environ.get('PYTHONPATH', '')}")
+
+    return replace
+
+
+def test_bench_saves_draws_and_compares(tilegen, suite, tmp_path):
+    pytest.importorskip("matplotlib")
+    words = ("bench", suite, "--target", "portable", "--rounds", "4", "--peers", "numpy")
+    ran = tilegen(*words, "--save", tmp_path / "a.json", "--chart", tmp_path / "a.png")
+    assert ran.status == 0, ran.err
+    assert "gemm f32 tt 16x24x17" in ran.out and "geometric mean" in ran.out
+    report = load(tmp_path / "a.json")
+    assert [r.sizes["m"] for r in report.rows] == [16, 33]
+    for row in report.rows:
+        assert not row.errors
+        assert set(row.seconds) == {"tilegen", "numpy"}
+        assert len(row.seconds["tilegen"]) == len(row.ratios["numpy"]) == 4
+        assert row.flops == 2 * row.sizes["m"] * 24 * 17
+    assert report.machine["threads"] == "1" and report.machine["compiler"]
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    shown = tilegen("bench", "--show", tmp_path / "a.json")
+    assert shown.out == ran.out[: len(shown.out)]
+
+
+def test_against_an_earlier_run_tells_slower_by_its_exit_code(tilegen, suite, tmp_path):
+    words = ("bench", suite, "--target", "portable", "--rounds", "4", "--peers", "numpy")
+    assert tilegen(*words, "--save", tmp_path / "a.json").status == 0
+    table = json.loads((tmp_path / "a.json").read_text())
+    for scale, status, word in ((100.0, 1, "slower"), (0.01, 0, "faster")):
+        changed = json.loads(json.dumps(table))
+        for row in changed["rows"]:
+            row["ratios"]["numpy"] = [scale * r for r in row["ratios"]["numpy"]]
+        (tmp_path / "b.json").write_text(json.dumps(changed))
+        ran = tilegen("bench", "--show", tmp_path / "a.json", "--against", tmp_path / "b.json")
+        assert ran.status == status
+        assert ran.out.count(f"numpy: {word}") == 2
+
+
+def test_a_peer_that_is_not_installed_is_named_and_the_others_are_timed(
+    tilegen, suite, broken_python, tmp_path
+):
+    broken_python(scipy_openblas32="raise ImportError('no such wheel')")
+    words = ("bench", suite, "--target", "portable", "--rounds", "3", "--peers", "numpy,openblas")
+    ran = tilegen(*words, "--save", tmp_path / "a.json")
+    assert ran.status == 0
+    assert "openblas: ImportError: no such wheel" in ran.out
+    for row in load(tmp_path / "a.json").rows:
+        assert list(row.ratios) == ["numpy"]
+
+
+def test_a_peer_that_crashes_costs_itself_alone(tilegen, suite, broken_python, tmp_path):
+    broken_python(scipy_openblas32="import os\nos.kill(os.getpid(), 11)")
+    words = ("bench", suite, "--target", "portable", "--rounds", "3", "--peers", "numpy,openblas")
+    ran = tilegen(*words, "--save", tmp_path / "a.json")
+    assert ran.status == 0
+    for row in load(tmp_path / "a.json").rows:
+        assert row.errors["openblas"] == "the process stopped with signal 11 (SIGSEGV)"
+        assert list(row.ratios) == ["numpy"]
+
+
+def test_an_unknown_peer_and_suite_are_refused_before_anything_runs(tilegen, suite):
+    ran = tilegen("bench", suite, "--peers", "nunpy")
+    assert ran.status == 2 and "did you mean 'numpy'" in ran.err
+    ran = tilegen("bench", suite.with_name("tony.toml"))
+    assert ran.status == 2 and "Suites there: tiny" in ran.err
+
+
+def test_blas_peers_compute_the_product():
+    """A peer that computes something else would make every ratio worthless."""
+    import numpy as np
+
+    from tilegen.spec import KernelSpec
+
+    rng = np.random.default_rng(1)
+    for layout in ("tt", "tn", "nt", "nn"):
+        spec = KernelSpec.make("gemm", "portable", {"dtype": "f32", "layout": layout})
+        sizes = {"m": 5, "n": 7, "k": 11}
+        ran = 0
+        for name in ("numpy", "openblas", "mkl"):
+            arrays = spec.problem.draw(sizes, rng)
+            arrays["c"] = np.zeros((5, 7), np.float32)
+            try:
+                call = cpu_peer(name).prepare(spec, sizes, arrays, {}, 1)
+            except ImportError:
+                continue
+            call()
+            a = arrays["a"] if layout[0] == "t" else arrays["a"].T
+            b = arrays["b"] if layout[1] == "t" else arrays["b"].T
+            np.testing.assert_allclose(arrays["c"], a @ b, rtol=1e-4, atol=1e-4)
+            ran += 1
+        assert ran
+
+
+def test_peers_are_found_without_importing_their_libraries(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert "torch" in peer_names("c_openmp", Gemm(dtype="f32"))
+    assert "torch" in peer_names("c_openmp", FormulaProblem(formula="softmax"))
+    assert not expressible(FormulaProblem(formula="rotary"))
+    assert not expressible(Gemm(epilogue="gelu(acc) * 2"))
+
+
+def test_a_worker_that_hangs_is_killed_with_all_it_started(tmp_path):
+    worker = Worker("numpy", ["1"], cpu.environment(1))
+    os.kill(worker._process.pid, signal.SIGSTOP)
+    with pytest.raises(WorkerFailed) as failed:
+        worker.ask("time", timeout=0.5)
+    assert failed.value.reason == "hung" and "no answer within" in failed.value.message
+    assert not worker.alive
+
+
+def test_a_worker_that_is_asked_nonsense_refuses_and_serves_on():
+    worker = Worker("numpy", ["1"], cpu.environment(1))
+    try:
+        for request in ("time", "prepare {}", "prepare {"):
+            with pytest.raises(WorkerFailed) as failed:
+                worker.ask(request, timeout=60)
+            assert failed.value.reason == "refused"
+    finally:
+        worker.close()
+    assert not worker.alive
+
+
+@pytest.mark.parametrize(
+    "change, noise, expected",
+    [(1.0, 0.001, "same"), (1.2, 0.01, "faster"), (0.8, 0.01, "slower"), (1.05, 0.3, "unclear")],
+)
+def test_verdicts_know_their_noise(change, noise, expected):
+    old = [1 + noise * step for step in (-2, -1, 0, 1, 2, 1, -1, 0)]
+    assert verdict(old, [change * value for value in old]) == expected
+
+
+def test_a_suite_combines_lists_and_names_the_broken_case(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text('[[case]]\noperator = "gemm"\nsizes = { m = [1, 2], n = [3, 4], k = 5 }\n')
+    assert [tuple(c.sizes.values()) for c in read_suite(path).cases] == [
+        (1, 3, 5),
+        (1, 4, 5),
+        (2, 3, 5),
+        (2, 4, 5),
+    ]
+    path.write_text('[[case]]\noperator = "gemm"\n')
+    with pytest.raises(UsageError, match="case 1 has no 'sizes'"):
+        read_suite(path)

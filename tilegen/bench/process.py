@@ -1,0 +1,149 @@
+"""A process that answers one line for each line it is sent, within a time, and is killed otherwise."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from tilegen.errors import TilegenError
+
+# How much of what a process printed on standard error is kept for a message.
+KEPT_ERROR = 400
+
+
+class WorkerFailed(TilegenError):
+    """A worker refused a request, stopped, or did not answer in time.
+
+    Attributes:
+        reason: `refused`, `crashed` or `hung`.
+    """
+
+    exit_code = 1
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+    def __reduce__(self):
+        return type(self), (self.reason, self.message)
+
+
+class Worker:
+    """A process that holds one competitor.
+
+    Attributes:
+        name: the competitor's name.
+    """
+
+    def __init__(
+        self, name: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Start `python -m tilegen.bench.worker name arguments...` in a session of its own."""
+        self.name = name
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tilegen.bench.worker", name, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(environment) if environment is not None else None,
+            start_new_session=True,
+        )
+        self._answers = b""
+        self._printed = b""
+        self._selector = selectors.DefaultSelector()
+        for stream in (self._process.stdout, self._process.stderr):
+            os.set_blocking(stream.fileno(), False)
+            self._selector.register(stream, selectors.EVENT_READ)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    def ask(self, request: str, timeout: float) -> str:
+        """Send one line and return the answer.
+
+        Args:
+            request: a line without its end.
+            timeout: seconds to wait; a process that takes longer is killed.
+
+        Raises:
+            WorkerFailed: it refused with a reason, it stopped, or it took too long.
+        """
+        try:
+            self._process.stdin.write(request.encode() + b"\n")
+            self._process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            raise self._stopped() from None
+        word, _, rest = self._line(timeout).partition(" ")
+        if word == "ok":
+            return rest
+        raise WorkerFailed("refused", f"{self.name}: {rest or word}")
+
+    def _line(self, timeout: float) -> str:
+        until = time.monotonic() + timeout
+        while b"\n" not in self._answers:
+            left = until - time.monotonic()
+            if left <= 0:
+                self.kill()
+                raise WorkerFailed("hung", f"{self.name}: no answer within {timeout:.0f} s, killed")
+            for key, _ in self._selector.select(left):
+                data = os.read(key.fd, 65536)
+                if key.fileobj is self._process.stderr:
+                    self._printed = (self._printed + data)[-KEPT_ERROR:]
+                else:
+                    self._answers += data
+                if data:
+                    continue
+                self._selector.unregister(key.fileobj)
+                if key.fileobj is self._process.stdout:
+                    raise self._stopped()
+        line, _, self._answers = self._answers.partition(b"\n")
+        return line.decode(errors="replace").strip()
+
+    def _stopped(self) -> WorkerFailed:
+        self.kill()
+        code = self._process.returncode
+        how = f"exit code {code}"
+        if code < 0:
+            how = f"signal {-code} ({signal.Signals(-code).name})"
+        last = self._printed.decode(errors="replace").strip().splitlines()
+        said = f": {last[-1]}" if last else ""
+        return WorkerFailed("crashed", f"{self.name}: the process stopped with {how}{said}")
+
+    def kill(self) -> None:
+        """End the process and everything it started, at once."""
+        if self.alive:
+            # A crash takes a moment to be reported; its own signal says more than ours.
+            try:
+                self._process.wait(timeout=0.2)
+            except subprocess.TimeoutExpired:
+                pass
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+        self._close()
+
+    def close(self) -> None:
+        """Let the process end; kill it if it does not within a second."""
+        try:
+            self._process.stdin.close()
+            self._process.wait(timeout=1)
+        except (OSError, subprocess.TimeoutExpired):
+            pass
+        self.kill()
+
+    def _close(self) -> None:
+        self._selector.close()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            try:
+                stream.close()
+            except OSError:
+                pass
