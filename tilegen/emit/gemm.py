@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilegen.emit import tensors
+from tilegen.emit import gemm_vectors, tensors
 from tilegen.emit.c_expr import helper_texts, includes_for, literal, print_statements
 from tilegen.emit.filters import comment
 from tilegen.plans.base import Plan
@@ -34,7 +34,7 @@ def context(plan: Plan) -> dict[str, Any]:
         *plan.includes,
         *includes_for([*helpers, *printed.lines], plan.target.backend),
     )
-    return {
+    names = {
         "computes": problem.title(),
         "formula_comment": comment(f"{problem.formula.text}, for one element."),
         "helpers": helpers,
@@ -51,6 +51,8 @@ def context(plan: Plan) -> dict[str, Any]:
         ),
         "sum_length": _sum_length(problem),
     }
+    width = getattr(plan, "epilogue_vector", 0)
+    return names | (gemm_vectors.context(plan, arrays, places, width) if width else {})
 
 
 def _sum_length(problem: Gemm) -> str:

@@ -56,6 +56,7 @@ class MmaGemmPlan(Plan):
     b_slice_bytes: int
     staging_bytes: int
     staging_pad: int
+    vector: int
     element: str
     mma_shape: str
     mma_types: str
@@ -72,6 +73,7 @@ class MmaGemmPlan(Plan):
     b_batch: str
 
     template: ClassVar[str] = "cuda/gemm_mma.cu.j2"
+    epilogue_vector: ClassVar[int] = 4
 
     @classmethod
     def make(cls, problem: Gemm, schedule: MmaGemm, target: CudaTarget) -> MmaGemmPlan:
@@ -107,6 +109,7 @@ class MmaGemmPlan(Plan):
             b_slice_bytes=bn * bk * size,
             staging_bytes=schedule.staging_bytes,
             staging_pad=STAGING_PAD,
+            vector=cls.epilogue_vector,
             element=problem.storage.cuda,
             mma_shape=f"m{MMA_M}n{MMA_N}k{MMA_BYTES // size}",
             mma_types=_MMA_TYPES[problem.dtype],
