@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    3990fbb8f7a7  (command, templates and emitter)
-// Body      6d744acebbd3  (everything below this comment)
+// Inputs    9b8864812f54  (command, templates and emitter)
+// Body      01ffd2a86ccb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_tn_128x128x32_s3_sm80.h"
@@ -28,7 +28,8 @@ namespace gemm_f16_tn_128x128x32_s3_sm80 {
 constexpr int kBlockM = 128, kBlockN = 128, kBlockK = 32;
 constexpr int kStages = 3;
 constexpr int kWarpsM = 2, kWarpsN = 2;
-constexpr int kGroupM = 8;
+constexpr int kGroupM = 8;    // rows of tiles that run together
+constexpr int kResident = 2;  // blocks that a multiprocessor holds at once
 
 using Element = __half;
 using Sum = float;
@@ -84,8 +85,8 @@ __device__ __forceinline__ void copy_wait() {
 }
 
 // Read four 8x8 matrices; lane l brings the address of row l % 8 of matrix l / 8.
-__device__ __forceinline__ void ldmatrix(uint32_t &r0, uint32_t &r1, uint32_t &r2,
-                                         uint32_t &r3, uint32_t row) {
+__device__ __forceinline__ void ldmatrix(
+    uint32_t &r0, uint32_t &r1, uint32_t &r2, uint32_t &r3, uint32_t row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3)
                : "r"(row)
@@ -210,12 +211,60 @@ __device__ __forceinline__ void load_b(uint32_t (&b)[kFragmentsN][2], uint32_t s
 struct Epilogue {
   __half *c;  // [m][n]
   int64_t ldc;
+  bool vectors;  // whether vectors start on a multiple of their size in every array
 };
 
-// c[m,n] = acc, for one element.
-__device__ __forceinline__ void store_result(
-    const Epilogue &e, int64_t m, int64_t n, float acc) {
-  e.c[m * e.ldc + n] = __float2half_rn(acc);
+// Neighbours in a row.
+constexpr int kVector = 4;
+template <typename T>
+struct alignas(kVector * sizeof(T)) Vector {
+  T value[kVector];
+};
+
+// Read `count` neighbours, all at once if they make a vector; the others become 0.
+template <typename T>
+__device__ __forceinline__ Vector<T> load_vector(const T *source, int count, bool vectors) {
+  if (vectors && count == kVector) {
+    return *reinterpret_cast<const Vector<T> *>(source);
+  }
+  Vector<T> read = {};
+#pragma unroll
+  for (int v = 0; v < kVector; ++v) {
+    if (v < count) {
+      read.value[v] = source[v];
+    }
+  }
+  return read;
+}
+
+// Write `count` neighbours, all at once if they make a vector: as a Word of the same size, for the
+// compiler would store a struct member by member.
+template <typename Word, typename T>
+__device__ __forceinline__ void store_vector(T *target, const Vector<T> &made, int count,
+                                             bool vectors) {
+  static_assert(sizeof(Word) == sizeof(made), "a word holds a vector");
+  if (vectors && count == kVector) {
+    __stwb(reinterpret_cast<Word *>(target), *reinterpret_cast<const Word *>(&made));
+    return;
+  }
+#pragma unroll
+  for (int v = 0; v < kVector; ++v) {
+    if (v < count) {
+      target[v] = made.value[v];
+    }
+  }
+}
+
+// Store `count` neighbours, at most kVector, from column `first` on:
+// c[m,n] = acc.
+__device__ __forceinline__ void store_results(
+    const Epilogue &e, int64_t m, int64_t first, int count, const Vector<Sum> &acc) {
+  Vector<__half> c;
+#pragma unroll
+  for (int v = 0; v < kVector; ++v) {
+    c.value[v] = __float2half_rn(acc.value[v]);
+  }
+  store_vector<uint2>(e.c + m * e.ldc + first, c, count, e.vectors);
 }
 
 // Sizes of the call.
@@ -263,13 +312,16 @@ __device__ __forceinline__ void store_part(const Epilogue &epilogue, const Shape
     }
     // The rows are complete before any lane reads them.
     __syncwarp();
-#pragma unroll 4
-    for (uint32_t index = lane; index < kMmaM * kWarpN; index += 32) {
-      const uint32_t row = index / kWarpN, column = index % kWarpN;
+#pragma unroll 2
+    for (uint32_t index = lane; index < kMmaM * kWarpN / kVector; index += 32) {
+      const uint32_t row = index * kVector / kWarpN, column = index * kVector % kWarpN;
       const int64_t m = at.m + warp_m + i * kMmaM + row;
       const int64_t n = at.n + warp_n + column;
-      if (m < shape.m && n < shape.n) {
-        store_result(epilogue, m, n, staging[row * kStagingPitch + column]);
+      const int count = count_left(shape.n, n, kVector);
+      if (m < shape.m && count > 0) {
+        const Sum *sums = staging + row * kStagingPitch + column;
+        store_results(epilogue, m, n, count,
+                      *reinterpret_cast<const Vector<Sum> *>(sums));
       }
     }
     // Every lane has read them before the next rows take their place.
@@ -351,7 +403,7 @@ __device__ __forceinline__ void compute_tile(const Shape &shape, const Element *
 }
 
 // For operands whose rows all start on a multiple of 16 bytes.
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, kResident)
     tilegen_gemm_f16_tn_128x128x32_s3_sm80_copy16(
         Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
         Epilogue epilogue) {
@@ -359,7 +411,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 }
 
 // For operands whose rows all start on a multiple of 8 bytes.
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, kResident)
     tilegen_gemm_f16_tn_128x128x32_s3_sm80_copy8(
         Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
         Epilogue epilogue) {
@@ -367,7 +419,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 }
 
 // For operands whose rows all start on a multiple of 4 bytes.
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, kResident)
     tilegen_gemm_f16_tn_128x128x32_s3_sm80_copy4(
         Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
         Epilogue epilogue) {
@@ -375,7 +427,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 }
 
 // For operands whose rows all start on a multiple of 2 bytes.
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, kResident)
     tilegen_gemm_f16_tn_128x128x32_s3_sm80_copy2(
         Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
         Epilogue epilogue) {
@@ -444,6 +496,9 @@ extern "C" cudaError_t tilegen_gemm_f16_tn_128x128x32_s3_sm80(
   Epilogue epilogue = {};
   epilogue.c = static_cast<__half *>(c);
   epilogue.ldc = ldc;
+  epilogue.vectors =
+      reinterpret_cast<uintptr_t>(c) % 8 == 0 &&
+      ldc % 4 == 0;
 
   // Copy as many bytes at once as the start of every row of both operands allows.
   const int64_t strides = lda | ldb;

@@ -42,6 +42,7 @@ class MmaGemmPlan(Plan):
     warps_m: int
     warps_n: int
     group_m: int
+    resident: int
     threads: int
     warp_m: int
     warp_n: int
@@ -95,6 +96,7 @@ class MmaGemmPlan(Plan):
             warps_m=schedule.warps[0],
             warps_n=schedule.warps[1],
             group_m=schedule.group,
+            resident=schedule.resident(size, target),
             threads=schedule.threads,
             warp_m=warp_m,
             warp_n=warp_n,

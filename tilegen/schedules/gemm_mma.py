@@ -117,6 +117,12 @@ class MmaGemm(Schedule):
         m, n = self.warp_tile
         return m * n // 32 + 2 * (m // 16 * 4 + n // 8 * 2) + OTHER_REGISTERS
 
+    def resident(self, element: int, target: CudaTarget) -> int:
+        """Blocks that a multiprocessor of the target holds at once, by memory, registers, threads."""
+        by_shared = target.shared_sm // (self.shared_bytes(element) + target.shared_reserved)
+        by_registers = target.registers_sm // (self.threads * -(-self.registers() // 8) * 8)
+        return max(1, min(by_shared, by_registers, target.threads_sm // self.threads))
+
     def violations(self, problem: Gemm, target: CudaTarget) -> list[Violation]:
         broken = tile_rank("tile", self.tile, 3) + tile_rank("warps", self.warps, 2)
         broken = broken or self._counts(target)
