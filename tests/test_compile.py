@@ -68,7 +68,9 @@ HEADERS = [(k, p) for k in KERNELS for p in k.files if p.endswith(".h")]
 def test_L05_L09_headers_are_clean_c_and_cplusplus(standard, tmp_path):
     """One translation unit includes every header, in each language; twice, for the guards."""
     stub = tmp_path / "cuda_runtime_api.h"
-    stub.write_text("#pragma once\ntypedef int cudaError_t;\ntypedef struct CUstream_st *cudaStream_t;\n")
+    stub.write_text(
+        "#pragma once\ntypedef int cudaError_t;\ntypedef struct CUstream_st *cudaStream_t;\n"
+    )
     lines = []
     for kernel, path in HEADERS:
         name = Path(path).name
@@ -80,7 +82,10 @@ def test_L05_L09_headers_are_clean_c_and_cplusplus(standard, tmp_path):
     tool = find_cc() if is_c else find_cxx()
     flags = ["-Wall", "-Wextra", "-pedantic", "-Werror", f"-std={standard}", "-I."]
     ran = subprocess.run(
-        [tool.path, *flags, "-fsyntax-only", unit.name], cwd=tmp_path, capture_output=True, text=True
+        [tool.path, *flags, "-fsyntax-only", unit.name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
     assert ran.returncode == 0, ran.stderr[:3000]
 
@@ -91,7 +96,9 @@ def test_L01_L03_all_c_kernels_link_into_one_program(tmp_path):
     for kernel in runnable:
         build.lay_out(kernel, tmp_path)
     for unit in ("one", "two"):
-        text = "".join(f'#include "{Path(p).name}"\n' for k in runnable for p in k.files if p[-1] == "h")
+        text = "".join(
+            f'#include "{Path(p).name}"\n' for k in runnable for p in k.files if p[-1] == "h"
+        )
         (tmp_path / f"{unit}.c").write_text(text + f"int {unit}(void) {{ return 0; }}\n")
     (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
     cc = find_cc()

@@ -19,7 +19,10 @@ STEM = "gemm_f32_tn_128x128x16_sm75"
 
 def emit_with(command: list[str], folder: Path) -> str:
     ran = subprocess.run(
-        [*command, *ARGUMENTS, "-o", str(folder / "out")], cwd=folder, capture_output=True, text=True
+        [*command, *ARGUMENTS, "-o", str(folder / "out")],
+        cwd=folder,
+        capture_output=True,
+        text=True,
     )
     assert ran.returncode == 0, ran.stderr
     return (folder / "out" / "cuda" / f"{STEM}.cu").read_text()

@@ -20,7 +20,7 @@ _PUBLIC = {
     "KernelSpec": "tilegen.spec",
     "SimtGemm": "tilegen.schedules.gemm_simt",
     "TilegenError": "tilegen.errors",
-    "emit": "tilegen.kernel",
+    "emit": "tilegen.emit",
     "formula": "tilegen.formula",
     "target": "tilegen.targets",
 }
@@ -32,4 +32,5 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'tilegen' has no attribute '{name}'")
     module = importlib.import_module(_PUBLIC[name])
-    return module if name == "formula" else getattr(module, name)
+    # `emit` and `formula` are packages that can be called.
+    return module if name in ("emit", "formula") else getattr(module, name)

@@ -13,10 +13,12 @@ from tilegen.emit.render import Rendered, Style, render
 from tilegen.errors import ArgumentError
 from tilegen.problems.base import Problem
 from tilegen.registry import schedule_class
+from tilegen.runtime.arguments import View
 from tilegen.schedules.base import Schedule, require_legal
 from tilegen.spec import KernelSpec
 from tilegen.targets import CudaTarget, Target
 from tilegen.targets import target as find_target
+from tilegen.values import nearest
 
 
 class Kernel:
@@ -105,10 +107,18 @@ class Kernel:
             )
         arrays = dict(zip(reads, inputs))
         scalars = {}
+        known = {t.name for t in tensors} | scalar_names
         for name, value in named.items():
+            if name not in known:
+                raise ArgumentError(
+                    f"the kernel has no argument '{name}'{nearest(name, known)}",
+                    f"Arguments: {', '.join(sorted(known))}",
+                )
             if name in arrays:
                 raise ArgumentError(f"{name} is given twice")
             (scalars if name in scalar_names else arrays)[name] = value
+        for name, array in arrays.items():
+            View.of(array, name)
         on_host = all(isinstance(a, np.ndarray) for a in arrays.values())
         self._allocate(arrays, writes, on_host)
         if on_host:

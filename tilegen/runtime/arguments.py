@@ -83,7 +83,7 @@ def _check_array(tensor: Tensor, view: View) -> None:
         raise ArgumentError(
             f"{tensor.name} has {len(view.shape)} dimensions {view.shape}, the kernel takes [{dims}]"
         )
-    if not view.shape:
+    if not view.shape or 0 in view.shape:
         return
     size = view.dtype.itemsize
     if view.shape[-1] > 1 and view.strides[-1] != size:
