@@ -58,6 +58,7 @@ void release(Warp &w, Mask m, Knowledge &to) {
   if (!w.m->detect) return;
   to.join_with(knowledge(w, m));
   bool one = alone(m);
+  if (!one && w.solo_differs) to.join_with(w.solo);
   if (!one || m == w.alive) {
     raise(to.seen, w.dim, w.clock++);
     raise(to.seen, uint32_t(w.dim + 2), w.copy_done);

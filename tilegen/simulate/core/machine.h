@@ -167,7 +167,7 @@ struct Block {
   int register_pool = 0;                        // registers that setmaxnreg may still hand out
   std::vector<uint32_t> wgmma_done;             // by warpgroup: operations executed
   std::vector<int> wgmma_dim;
-  std::vector<uint32_t> wgmma_group_done;
+  std::vector<uint32_t> wgmma_checked;          // operations whose reads are recorded
 };
 
 struct Pending {

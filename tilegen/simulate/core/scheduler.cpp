@@ -68,6 +68,7 @@ uint64_t step_warp(Warp &w, uint64_t quantum) {
     Group *g = pick(w);
     if (!g) break;
     g->blocked = false;
+    if (w.groups.size() > 1) merge(w, g);
     w.cur = g;
     bool together = w.groups.size() == 1;
     while (left) {
@@ -170,7 +171,7 @@ std::unique_ptr<Cluster> launch(Machine &m, uint32_t serial) {
     b.live_warps = int(m.warps);
     b.wgmma_done.assign((m.warps + 3) / 4, 0);
     b.wgmma_dim.assign((m.warps + 3) / 4, -1);
-    b.wgmma_group_done.assign((m.warps + 3) / 4, 0);
+    b.wgmma_checked.assign((m.warps + 3) / 4, 0);
     b.warps.resize(m.warps);
     uint8_t *regs = reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(b.registers.data()) + 63) & ~uintptr_t(63));
     for (uint32_t k = 0; k < m.warps; ++k) {
@@ -223,7 +224,7 @@ void run(Machine &m) {
         Pending p = std::move(c.pending[k]);
         c.pending.erase(c.pending.begin() + long(k));
         p.run();
-        ++c.progress;
+        ++c.progress, ++ran;
       }
       if (m.stop) break;
     }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tilegen.simulate.launch import SimulationError
-from tilegen.simulate.lower import arithmetic, control, conversion, memory, tensor
+from tilegen.simulate.lower import arithmetic, bulk, control, conversion, memory, tensor
 from tilegen.simulate.lower.program import (
     MODULE_ADDRESS,
     ROW,
@@ -16,24 +18,42 @@ from tilegen.simulate.lower.program import (
     UnknownForm,
     initial_bytes,
 )
-from tilegen.simulate.parse import Kernel, Mem, Module, Reg, Sym, Vec
+from tilegen.simulate.parse import Instruction, Kernel, Mem, Module, Reg, Sym, Vec
 
-RULES = {
+
+def _copy(b: Builder, inst: Instruction, mods: list[str]) -> None:
+    """cp.async.* and cp.reduce.async.bulk.*"""
+    reduction = mods[0] == "reduce"
+    mods = mods[1:] if reduction else mods
+    if mods[0] != "async":
+        raise UnknownForm
+    if mods[1] == "bulk":
+        bulk.bulk(b, inst, mods[2:], reduction)
+    elif mods[1] == "mbarrier":
+        bulk.copies_arrive(b, inst, mods[2:])
+    else:
+        memory.copy_async(b, inst, mods[1:])
+
+
+def _store(b: Builder, inst: Instruction, mods: list[str]) -> None:
+    (bulk.store_async if "async" in mods else memory.store)(b, inst, mods)
+
+
+def _reduce(b: Builder, inst: Instruction, mods: list[str]) -> None:
+    (bulk.store_async if "async" in mods else memory.atom)(b, inst, mods)
+
+
+RULES: dict[str, Callable[[Builder, Instruction, list[str]], None]] = {
     **arithmetic.OPCODES,
     **conversion.OPCODES,
     **control.OPCODES,
     **memory.OPCODES,
     **tensor.OPCODES,
+    **bulk.OPCODES,
+    "cp": _copy,
+    "st": _store,
+    "red": _reduce,
 }
-
-
-def _cp(b: Builder, inst, mods: list[str]) -> None:
-    if mods[0] != "async":
-        raise UnknownForm
-    memory.copy_async(b, inst, mods[1:])
-
-
-RULES["cp"] = _cp
 
 
 def _align(offset: int, to: int) -> int:

@@ -1,11 +1,11 @@
-"""Lowering of mma.sync."""
+"""Lowering of mma.sync and wgmma."""
 
 from __future__ import annotations
 
 import re
 
-from tilegen.simulate.lower.program import Builder, UnknownForm
-from tilegen.simulate.parse import Instruction, Vec
+from tilegen.simulate.lower.program import ABSENT, Builder, UnknownForm
+from tilegen.simulate.parse import Imm, Instruction, Vec
 
 NUMBERS = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 3, "e5m2": 4, "s8": 5, "u8": 6}
 ACCUMULATORS = {"f32": 0, "f16": 1, "s32": 2}
@@ -55,4 +55,55 @@ def mma(b: Builder, inst: Instruction, mods: list[str]) -> None:
     b.emit(name, (len(x), len(y), len(d), ACCUMULATORS[d_type]), imm, items)
 
 
-OPCODES = {"mma": mma}
+def wgmma(b: Builder, inst: Instruction, mods: list[str]) -> None:
+    kind = mods[0]
+    if kind == "wait_group":
+        b.emit("wgmma.wait_group", (), inst.operands[0].value)
+        return
+    if kind in ("fence", "commit_group"):
+        b.emit(f"wgmma.{kind}")
+        return
+    if kind != "mma_async" or "sp" in mods:
+        raise UnknownForm
+    mods = [m for m in mods[1:] if m not in ("sync", "aligned")]
+    saturate = "satfinite" in mods
+    shape, d_type, a_type, b_type = (m for m in mods if m != "satfinite")
+    m, n, k = (int(x) for x in re.fullmatch(r"m(\d+)n(\d+)k(\d+)", shape).groups())
+    width = _BITS[a_type]
+    if m != 64 or n % 8 or not 8 <= n <= 256 or k * width != 256 or _BITS[b_type] != width:
+        raise UnknownForm
+    if a_type not in NUMBERS or b_type not in NUMBERS or d_type not in ACCUMULATORS:
+        raise UnknownForm
+    d, x, y, scale, *flags = inst.operands
+    if not all(isinstance(f, Imm) for f in flags):
+        raise UnknownForm("an immediate is expected")
+    numbers = [f.value for f in flags]
+    in_registers = isinstance(x, Vec)
+    expected = 0 if d_type == "s32" else 2 if width != 16 else 3 if in_registers else 4
+    if len(numbers) != expected:
+        raise UnknownForm(f"{len(numbers)} immediates")
+    negate = [int(v == -1) for v in numbers[:2]] or [0, 0]
+    trans = numbers[2:] if expected == 4 else [0, *numbers[2:]] if expected == 3 else [0, 0]
+    if len(d.items) != (n // 4 if d_type == "f16" else n // 2) or (
+        in_registers and len(x.items) != 4
+    ):
+        raise UnknownForm("register counts")
+    registers = list(d.items) + (list(x.items) if in_registers else [])
+    indices = [b.wgmma.setdefault(r.id, len(b.wgmma)) for r in registers]
+    imm = NUMBERS[a_type] | NUMBERS[b_type] << 4 | trans[0] << 8 | trans[1] << 9
+    imm |= negate[0] << 10 | negate[1] << 11 | saturate << 12
+    left = ABSENT if in_registers else b.value(x, "b64")
+    left_count = 4 if in_registers else 0
+    a = (
+        b.condition(scale),
+        left,
+        b.value(y, "b64"),
+        len(d.items),
+        left_count,
+        ACCUMULATORS[d_type],
+        n,
+    )
+    b.emit("wgmma", a, imm, [*(b.register(r) for r in registers), *indices])
+
+
+OPCODES = {"mma": mma, "wgmma": wgmma}
