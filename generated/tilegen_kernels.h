@@ -19,6 +19,8 @@
 #include "cuda/attention_bf16_d128_128x128_s2_sm90a.h"
 #include "cuda/attention_bf16_d128_causal_lse_128x128_s2_sm90a.h"
 #include "cuda/attention_bf16_d128_fd7bbaf_128x128_s2_sm90a.h"
+#include "cuda/attention_bf16_d64_f66359b_128x64_sm80.h"
+#include "cuda/attention_f16_d128_causal_lse_128x64_sm80.h"
 #include "cuda/cross_entropy_f32_v32_sm80.h"
 #include "cuda/gemm_bf16_tn_blas_128x128x32_s4_sm80.h"
 #include "cuda/gemm_bf16_tt_bias_gelu_128x256x32_s3_sm80.h"

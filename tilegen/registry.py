@@ -26,6 +26,7 @@ _NAMED_FORMULAS = "tilegen.problems.named:NAMED"
 # module:class of every schedule; of several that accept a problem, the first is the default.
 _SCHEDULES = [
     "tilegen.schedules.attention_wgmma:WgmmaAttention",
+    "tilegen.schedules.attention_mma:MmaAttention",
     "tilegen.schedules.gemm_simt:SimtGemm",
     "tilegen.schedules.gemm_mma:MmaGemm",
     "tilegen.schedules.elementwise:ElementPacks",

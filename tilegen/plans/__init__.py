@@ -15,6 +15,7 @@ _PLANS = {
     "TileRegisters": "tilegen.plans.permute:TileRegistersPlan",
     "RowLoops": "tilegen.plans.rowwise_c:RowLoopsPlan",
     "RowRegisters": "tilegen.plans.rowwise:RowRegistersPlan",
+    "MmaAttention": "tilegen.plans.attention_mma:MmaAttentionPlan",
     "WgmmaAttention": "tilegen.plans.attention_wgmma:WgmmaAttentionPlan",
     "SimtGemm": "tilegen.plans.gemm_simt:SimtGemmPlan",
     "MmaGemm": "tilegen.plans.gemm_mma:MmaGemmPlan",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilegen.plans.base import Fact, Plan, Refusal
 from tilegen.problems.attention import Attention
+from tilegen.values import F16
 
 # Largest extent that 32-bit positions take, with room for a block past the end.
 MOST = 1 << 30
@@ -43,6 +44,16 @@ def alignment_refusals(mover: str) -> tuple[Refusal, ...]:
         Refusal(6, pointers, f"an array does not start on 16 bytes, the unit that {mover}"),
         Refusal(7, " || ".join(strides), "a stride is no multiple of 8 elements, 16 bytes"),
     )
+
+
+def element_names(problem: Attention) -> dict[str, str]:
+    """C names around an element of 16 bits: its type, a pair of them, how two floats become a pair."""
+    half = problem.dtype is F16
+    return {
+        "element": problem.dtype.cuda,
+        "element_pair": "__half2" if half else "__nv_bfloat162",
+        "pack_function": "__floats2half2_rn" if half else "__floats2bfloat162_rn",
+    }
 
 
 def attention_facts(plan: Plan, shared: int, registers: int) -> list[Fact]:

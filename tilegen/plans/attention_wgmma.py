@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilegen.plans.attention import alignment_refusals, attention_facts, head_refusals
+from tilegen.plans.attention import (
+    alignment_refusals,
+    attention_facts,
+    element_names,
+    head_refusals,
+)
 from tilegen.plans.base import Fact, Plan, Refusal, ceil_div
 from tilegen.problems.attention import Attention
 from tilegen.schedules.attention_wgmma import REGISTERS, SPAN, WgmmaAttention
@@ -51,8 +56,7 @@ class WgmmaAttentionPlan(Plan):
         m, n = schedule.tile
         shared = schedule.shared_bytes(problem)
         producer, consumer = REGISTERS[schedule.consumers]
-        half = problem.dtype.name == "f16"
-        name = "f16" if half else "bf16"
+        kind = problem.dtype.name
         return cls(
             problem=problem,
             schedule=schedule,
@@ -74,16 +78,18 @@ class WgmmaAttentionPlan(Plan):
             k_bytes=shared["k"],
             v_bytes=shared["v"],
             o_bytes=shared["o"],
-            element=problem.dtype.cuda,
-            element_pair="__half2" if half else "__nv_bfloat162",
-            pack_function="__floats2half2_rn" if half else "__floats2bfloat162_rn",
-            mma_types=f"f32.{name}.{name}",
-            map_type="FLOAT16" if half else "BFLOAT16",
+            mma_types=f"f32.{kind}.{kind}",
+            map_type="FLOAT16" if kind == "f16" else "BFLOAT16",
+            **element_names(problem),
         )
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
         return head_refusals(self.problem) + alignment_refusals("the copy engine moves")
+
+    @property
+    def shared_bytes(self) -> int:
+        return sum(self.schedule.shared_bytes(self.problem).values())
 
     def facts(self) -> list[Fact]:
         shared = self.schedule.shared_bytes(self.problem)
