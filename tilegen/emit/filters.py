@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Iterable
 
 from tilegen.errors import UsageError
 from tilegen.names import c_ident
@@ -88,6 +89,36 @@ def condition(text: str, column: int, width: int = 100) -> str:
     return f"\n{' ' * column}".join(lines)
 
 
+def listed(head: str, items: Iterable[str], tail: str, column: int = 0, width: int = 100) -> str:
+    """A C parameter or argument list, broken between its items as clang-format does.
+
+    Args:
+        head: what stands before the first item, the opening parenthesis included.
+        items: the parameters or arguments.
+        tail: what follows the last one, such as `) {`.
+        column: where `head` starts; further lines are indented for it.
+        width: columns of a line.
+    """
+    items = list(items)
+    words = [f"{item}," for item in items[:-1]] + [f"{items[-1] if items else ''}{tail}"]
+    lines = _filled([head + words[0]], words[1:], column + len(head), column, width)
+    if max(len(line) for line in lines) > width or column + len(lines[0]) > width:
+        indent = column + 4
+        lines = [head, *_filled([" " * indent + words[0]], words[1:], indent, 0, width)]
+    return "\n".join(lines)
+
+
+def _filled(lines: list[str], words: list[str], indent: int, column: int, width: int) -> list[str]:
+    """Append words to the last line while they fit, else to a new one; line 0 starts at `column`."""
+    for word in words:
+        start = column if len(lines) == 1 else 0
+        if start + len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(" " * indent + word)
+    return lines
+
+
 FILTERS = {
     "block": block,
     "c_bool": c_bool,
@@ -96,4 +127,5 @@ FILTERS = {
     "comment": comment,
     "condition": condition,
     "doc": doc,
+    "listed": listed,
 }

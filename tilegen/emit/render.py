@@ -29,6 +29,11 @@ _CONTEXTS = {
     "gemm": "tilegen.emit.gemm",
 }
 
+# plan class: module whose `context(plan)` adds names that only its own templates need.
+_PLAN_CONTEXTS = {
+    "WgmmaGemmPlan": "tilegen.emit.gemm_wgmma",
+}
+
 
 @dataclass(frozen=True)
 class Style:
@@ -100,6 +105,8 @@ def context(plan: Plan, style: Style = Style()) -> dict[str, Any]:
         "returns": contract.returns(plan),
     }
     extra = import_module(_CONTEXTS[plan.problem.operator]).context(plan)
+    if type(plan).__name__ in _PLAN_CONTEXTS:
+        extra |= import_module(_PLAN_CONTEXTS[type(plan).__name__]).context(plan)
     own = plan.context()
     for name in own:
         if name in names or name in extra:

@@ -20,6 +20,7 @@ _PLANS = {
     "SimtGemm": "tilegen.plans.gemm_simt:SimtGemmPlan",
     "MmaGemm": "tilegen.plans.gemm_mma:MmaGemmPlan",
     "PackedGemm": "tilegen.plans.gemm_packed:PackedGemmPlan",
+    "WgmmaGemm": "tilegen.plans.gemm_wgmma:WgmmaGemmPlan",
 }
 
 

@@ -87,8 +87,10 @@ def prepare(
     scalars = problem.draw_scalars(rng)
     arrays = {}
     for tensor in problem.tensors():
-        row_pad, offset = case.row_pad * plan.unit, case.offset * plan.unit
-        place = guarded(tensor.dtype, tensor.shape(case.sizes), row_pad=row_pad, offset=offset)
+        shape, offset = tensor.shape(case.sizes), case.offset * plan.unit
+        # Rows are as short as the plan's unit lets them be, and then padded.
+        row_pad = case.row_pad * plan.unit + (-shape[-1] % plan.unit if shape else 0)
+        place = guarded(tensor.dtype, shape, row_pad=row_pad, offset=offset)
         if tensor.is_read:
             fill(place, drawn[tensor.name])
         arrays[tensor.name] = place

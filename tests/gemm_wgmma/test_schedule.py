@@ -1,0 +1,111 @@
+"""WgmmaGemm: what is refused, with numbers, and what the emitted text promises."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+
+from tilegen.emit.hygiene import faults
+from tilegen.emit.render import render
+from tilegen.errors import IllegalSchedule
+from tilegen.spec import KernelSpec
+from tilegen.targets import target
+
+SM90 = target("sm_90a")
+
+
+def spec(**options: str) -> KernelSpec:
+    return KernelSpec.make("gemm", "sm_90a", {"dtype": "bf16", "schedule": "wgmma", **options})
+
+
+def text(**options: str) -> str:
+    kernel = render(spec(**options))
+    return kernel.files[kernel.source]
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"tile": "128x256x32"}, ["128 bytes deep", "64 elements of bf16"]),
+        ({"tile": "96x256x64"}, ["tile M 96", "multiple of 128"]),
+        ({"tile": "128x264x64"}, ["tile N 264", "16 to 256"]),
+        ({"tile": "128x200x64"}, ["tile N 200", "multiple of 16"]),
+        ({"stages": "5"}, ["263168", "232448"]),
+        ({"stages": "1"}, ["at least 2"]),
+        ({"tile": "256x256x64", "stages": "2"}, ["256 registers", "232"]),
+        ({"tile": "128x192x64", "pingpong": "true", "epilogue": "residual"}, ["192", "232"]),
+        ({"consumers": "4", "tile": "256x128x64"}, ["1 to 3 consumers"]),
+        ({"consumers": "3", "tile": "192x128x64", "pingpong": "true"}, ["take turns are 2"]),
+        ({"layout": "tt", "tile": "128x96x64", "cluster": "1"}, ["N contiguous", "96"]),
+        ({"layout": "tt", "tile": "128x64x64"}, ["cannot share 64 columns"]),
+        ({"split": "3", "cluster": "1"}, ["3 blocks"]),
+        ({"split": "2"}, ["share no loads"]),
+        ({"swap": "true", "tile": "64x64x64"}, ["do not share A"]),
+    ],
+    ids=str,
+)
+def test_refusals_have_numbers(options, words):
+    with pytest.raises(IllegalSchedule) as refusal:
+        spec(**options)
+    message = str(refusal.value)
+    for word in words:
+        assert word in message
+
+
+def test_other_targets_and_types_are_refused():
+    with pytest.raises(IllegalSchedule, match="sm_90a"):
+        KernelSpec.make("gemm", "sm_80", {"dtype": "bf16", "schedule": "wgmma"})
+    with pytest.raises(IllegalSchedule, match="f64"):
+        KernelSpec.make("gemm", "sm_90a", {"dtype": "f64", "schedule": "wgmma"})
+
+
+PROBLEMS = [
+    {},
+    {"layout": "tt", "dtype": "f16"},
+    {"layout": "nn", "epilogue": "bias_gelu"},
+    {"layout": "nt", "batched": "true", "epilogue": "residual"},
+    {"epilogue": "blas", "out_dtype": "f32"},
+]
+
+
+@pytest.mark.parametrize("options", PROBLEMS, ids=str)
+def test_search_space_emits_clean_text(options):
+    first = spec(**options)
+    legal = list(type(first.schedule).space(first.problem, SM90))
+    assert len(legal) > 20
+    for schedule in itertools.islice(legal, 0, None, 17):
+        kernel = render(KernelSpec(first.problem, schedule, SM90))
+        assert not faults(kernel.files[kernel.source])
+
+
+def test_stages_are_released_without_a_memory_fence():
+    """A qualified arrive in the loop costs a full fence in every step."""
+    for options in ({}, {"pingpong": "true", "tile": "128x128x64"}, {"cluster": "1"}):
+        assert ".release.cluster.shared" not in text(**options)
+
+
+def test_every_barrier_says_what_it_protects():
+    lines = text(pingpong="true", tile="128x128x64").splitlines()
+    calls = re.compile(r"^ +(mbarrier_wait|named_barrier_sync|cluster_sync)\(")
+    for number, line in enumerate(lines):
+        if calls.match(line):
+            above = [text.strip() for text in lines[max(0, number - 6) : number]]
+            assert any(text.startswith("//") for text in above), f"line {number + 1}: {line}"
+
+
+def test_sums_in_registers_and_shared_memory_are_what_the_text_says():
+    kernel = render(spec(tile="128x192x64"))
+    body = kernel.files[kernel.source]
+    assert "constexpr int kSums = kBlockN / 2;" in body
+    assert "m64n192k16.f32.bf16.bf16" in body
+    assert body.count('"+f"(d[') == 96
+
+
+def test_swapped_tiles_multiply_b_by_a():
+    body = text(swap="true", tile="16x64x64", consumers="1", cluster="1", layout="tt")
+    assert "wgmma(sums[i], b + i * kNextMma" in body
+    assert "m64n16k16" in body
+    # B is stored [k][n]: its rows of the matrix unit are the transposed operand.
+    assert "keep, 1, 1, 1, 0;" in body
