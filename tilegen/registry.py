@@ -37,6 +37,7 @@ _SCHEDULES = [
     "tilegen.schedules.rowwise:RowRegisters",
     "tilegen.schedules.rowwise_c:RowLoops",
     "tilegen.schedules.gemm_packed:PackedGemm",
+    "tilegen.schedules.gemm_skinny:SkinnyGemm",
 ]
 
 

@@ -21,6 +21,7 @@ _PLANS = {
     "MmaGemm": "tilegen.plans.gemm_mma:MmaGemmPlan",
     "PackedGemm": "tilegen.plans.gemm_packed:PackedGemmPlan",
     "WgmmaGemm": "tilegen.plans.gemm_wgmma:WgmmaGemmPlan",
+    "SkinnyGemm": "tilegen.plans.gemm_skinny:SkinnyGemmPlan",
 }
 
 

@@ -89,14 +89,9 @@ class PackedGemmPlan(Plan):
         lanes = lanes_of(problem, target)
         converted = problem.dtype is not multiplied
         a_in_place = problem.layout.a == "t" and not converted
-        widen = _widen(problem) if converted else ("", "")
+        widen = widening(problem) if converted else ("", "")
         group_m = 0 if a_in_place else GROUP_TILES * micro_m
         style = "vector" if vector else "scalar"
-        used = [
-            f
-            for f in target.features
-            if f in USED_FEATURES and not (f == "avx2" and "avx512f" in target.features)
-        ]
         a, b = problem.tensors()[:2]
         sizes = [s.name for s in problem.sizes() if s.name != "k"]
         return cls(
@@ -131,7 +126,7 @@ class PackedGemmPlan(Plan):
             exact=int(problem.accumulator is I32),
             widen=widen[0],
             widen_end=widen[1],
-            features=",".join(used),
+            features=",".join(features_of(target)),
             target_name=target.name,
             turned=int(problem.layout.a == "n" or problem.layout.b == "n"),
             a_k_contiguous=int(problem.layout.a == "t"),
@@ -141,8 +136,8 @@ class PackedGemmPlan(Plan):
             b_part=f"{PARTS}/gemm_pack_b_{'columns' if problem.layout.b == 'n' else 'rows'}.c.j2",
             a_part=f"{PARTS}/gemm_a_{'in_place' if a_in_place else 'packed'}.c.j2",
             batched=int(problem.batched),
-            a_batch=_batch(problem, "a"),
-            b_batch=_batch(problem, "b"),
+            a_batch=batch_offset(problem, "a"),
+            b_batch=batch_offset(problem, "b"),
             call_arguments=(*sizes, "a", *a.strides, "b", *b.strides),
             panel_bytes=block_n * block_k * multiplied.bytes,
             group_bytes=group_m * block_k * multiplied.bytes,
@@ -158,11 +153,7 @@ class PackedGemmPlan(Plan):
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
-        if not self.features or self.target.machine != "x86_64":
-            return ()
-        used = self.features.split(",")
-        missing = " ||\n      ".join(f'!__builtin_cpu_supports("{name}")' for name in used)
-        return (Refusal(4, missing, f"the processor lacks one of {', '.join(used)}"),)
+        return missing_features(self.target)
 
     def facts(self) -> list[Fact]:
         size, lanes = self.packed_bytes, self.lanes
@@ -194,12 +185,28 @@ class PackedGemmPlan(Plan):
         return found
 
 
-def _widen(problem: Gemm) -> tuple[str, str]:
+def features_of(target: CpuTarget) -> tuple[str, ...]:
+    """The target's features that the kernels use, those left out that another one implies."""
+    used = [name for name in target.features if name in USED_FEATURES]
+    return tuple(name for name in used if not (name == "avx2" and "avx512f" in used))
+
+
+def missing_features(target: CpuTarget) -> tuple[Refusal, ...]:
+    """The refusal of a call on a processor that lacks what the kernel uses, told by feature bits."""
+    used = features_of(target)
+    if not used:
+        return ()
+    missing = " ||\n      ".join(f'!__builtin_cpu_supports("{name}")' for name in used)
+    return (Refusal(4, missing, f"the processor lacks one of {', '.join(used)}"),)
+
+
+def widening(problem: Gemm) -> tuple[str, str]:
     """C text before and after an element that turns it into the type that is multiplied."""
     if problem.dtype in (F16, BF16):
         return f"{problem.dtype}_to_f32(", ")"
     return "(float)", ""
 
 
-def _batch(problem: Gemm, name: str) -> str:
+def batch_offset(problem: Gemm, name: str) -> str:
+    """C text that moves a pointer to the matrix of the block's batch; empty without batches."""
     return f" + block->batch * call->stride_{name}" if problem.batched else ""
