@@ -30,6 +30,7 @@ class SkinnyGemmPlan(Plan):
     micro_m: int
     micro_n: int
     step_k: int
+    group_n: int
     thread_cost: int
     strips_per_thread: int
     lanes: int
@@ -87,6 +88,7 @@ class SkinnyGemmPlan(Plan):
             micro_m=micro_m,
             micro_n=micro_n,
             step_k=0 if along_k else STEP_K,
+            group_n=_group(schedule, problem, target) if along_k else 0,
             thread_cost=THREAD_COST,
             strips_per_thread=STRIPS_PER_THREAD,
             lanes=lanes,
@@ -149,3 +151,10 @@ class SkinnyGemmPlan(Plan):
                 f"{self.block_m} rows meet each element of B, which is read once",
             ),
         ]
+
+
+def _group(schedule: SkinnyGemm, problem: Gemm, target: CpuTarget) -> int:
+    """Columns, whole micro tiles of them, whose rows of B are a quarter of L2."""
+    row = schedule.tile[2] * problem.dtype.bytes
+    width = schedule.micro[1]
+    return max(1, target.l2_bytes // 4 // row // width) * width
