@@ -4,10 +4,12 @@
 
 #include "c_openmp/bias_gelu_f32_c4096_x86_64_v3.h"
 #include "c_openmp/gemm_bf16_nt_batched_bias_gelu_960x512x384_r6x64_x86_64_v4.h"
+#include "c_openmp/gemm_bf16_tn_bias_skinny_48x252x1024_r8x3_x86_64_v4.h"
 #include "c_openmp/gemm_f16_tn_1280x512x384_neon.h"
 #include "c_openmp/gemm_f16_tn_128x128x32.h"
 #include "c_openmp/gemm_f32_tn_960x512x384_r6x64_x86_64_v4.h"
 #include "c_openmp/gemm_f32_tt_blas_960x512x384_r6x16_x86_64_v3.h"
+#include "c_openmp/gemm_f32_tt_skinny_48x2048x1024_r6x16_x86_64_v3.h"
 #include "c_openmp/gemm_f64_tt_residual_1280x512x192_r8x4.h"
 #include "c_openmp/gemm_i8_nn_960x512x384_r6x64_x86_64_v4.h"
 #include "c_openmp/rmsnorm_bf16.h"
