@@ -45,7 +45,6 @@ class SkinnyGemmPlan(Plan):
     lane_type: str
     element: str
     packed: str
-    sum: str
     widen: str
     widen_end: str
     features: str
@@ -105,7 +104,6 @@ class SkinnyGemmPlan(Plan):
             lane_type=f"int{multiplied.bits}_t",
             element=problem.dtype.c,
             packed=multiplied.c,
-            sum=multiplied.c,
             widen=widen[0],
             widen_end=widen[1],
             features=",".join(features_of(target)),
