@@ -2,6 +2,8 @@
 #ifndef TILEGEN_KERNELS_H
 #define TILEGEN_KERNELS_H
 
+#include "c_openmp/attention_bf16_d64_f66359b_b64_m4x3.h"
+#include "c_openmp/attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4.h"
 #include "c_openmp/bias_gelu_f32_c4096_x86_64_v3.h"
 #include "c_openmp/gemm_bf16_nt_batched_bias_gelu_960x512x384_r6x64_x86_64_v4.h"
 #include "c_openmp/gemm_bf16_tn_bias_skinny_48x252x1024_r8x3_x86_64_v4.h"

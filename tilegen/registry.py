@@ -28,6 +28,7 @@ _SCHEDULES = [
     "tilegen.schedules.attention_wgmma:WgmmaAttention",
     "tilegen.schedules.attention_mma:MmaAttention",
     "tilegen.schedules.gemm_wgmma:WgmmaGemm",
+    "tilegen.schedules.attention_blocked:BlockedAttention",
     "tilegen.schedules.gemm_simt:SimtGemm",
     "tilegen.schedules.gemm_mma:MmaGemm",
     "tilegen.schedules.elementwise:ElementPacks",

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 48x252x1024 r8x3
-// Inputs    d95ba901dbef  (command, templates and emitter)
+// Inputs    f8e153f2af13  (command, templates and emitter)
 // Body      389d62b054cb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

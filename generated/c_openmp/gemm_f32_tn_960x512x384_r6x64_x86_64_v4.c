@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  960x512x384 r6x64
-// Inputs    cf165f0f5902  (command, templates and emitter)
+// Inputs    3de3964a9876  (command, templates and emitter)
 // Body      6ca9a152d18f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,7 +4,7 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  960x512x384 r6x16
-// Inputs    f7d06d5274be  (command, templates and emitter)
+// Inputs    b4d67510edf0  (command, templates and emitter)
 // Body      58300546f86d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  960x512x384 r6x64
-// Inputs    2cb62e0e24ac  (command, templates and emitter)
+// Inputs    b3fa76db3117  (command, templates and emitter)
 // Body      e117d3d3dfec  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tilegen import formula as fl
 from tilegen.emit import tensors
-from tilegen.emit.c_expr import print_expr, print_statements
+from tilegen.emit.c_expr import helper_texts, includes_for, print_expr, print_statements
 from tilegen.emit.c_expr.wrap import wrap
 from tilegen.emit.filters import comment
 from tilegen.plans.attention_wgmma import WgmmaAttentionPlan
@@ -26,21 +26,25 @@ def context(plan: Plan) -> dict[str, Any]:
     keys = key_range(problem)
     arrays = [t for t in problem.tensors() if t.name not in ("q", "k", "v", "o")]
     scalars = [s for s in problem.scalars() if s.name != "scale"]
+    position = _position_type(keys) if cuda else "int64_t"
     score = _function(problem.score_formula(), "score", problem.shifted, cuda, call)
     rest = _function(keys.rest, "mask", problem.shifted, cuda, call)
-    includes = {*score["includes"], *rest["includes"]}
+    backend = plan.target.backend
+    helpers = helper_texts([*plan.helpers, *score["helpers"], *rest["helpers"]], backend)
+    includes = {*score["includes"], *rest["includes"], *plan.includes}
+    includes |= set(includes_for(helpers, backend))
     if cuda:
         kinds = {t.dtype.cuda for t in problem.tensors()}
         includes |= {_HEADERS[k] for k in kinds if k in _HEADERS}
     return {
         "computes": problem.title(),
         "includes": sorted(includes - {"<stdint.h>"}),
-        "helpers": list(dict.fromkeys([*score["helpers"], *rest["helpers"]])),
+        "helpers": helpers,
         "score_lines": score["lines"],
         "mask_lines": rest["lines"],
-        "end_lines": _bound_lines(problem, keys.ends, call, "end", _position_type(keys)),
-        "first_lines": _bound_lines(problem, keys.firsts, call, "first", _position_type(keys)),
-        "position_type": _position_type(keys),
+        "end_lines": _bound_lines(problem, keys.ends, call, "end", position),
+        "first_lines": _bound_lines(problem, keys.firsts, call, "first", position),
+        "position_type": position,
         "has_first": int(bool(keys.firsts)),
         "formula_comment": comment(_mask_sentence(problem)),
         "score_comment": comment(f"The score: {problem.score}.") if problem.score else "",
@@ -50,6 +54,9 @@ def context(plan: Plan) -> dict[str, Any]:
         "writes_lse": int(problem.lse),
         # A formula's score is in natural units; without one the scale is folded into the exponential.
         "weight_factor": "kLog2E" if problem.score else f"{call}scale * kLog2E",
+        "score_factor": f"{call}scale" if problem.score else f"{call}scale * kLog2E",
+        "reads_row_end": int(any("i" in term for term in keys.ends)),
+        "reads_row_first": int(any("i" in term for term in keys.firsts)),
         "score_unit": "1.0f" if problem.score else f"{call}scale",
         **(_wgmma_names(plan) if isinstance(plan, WgmmaAttentionPlan) else {}),
     }
@@ -149,7 +156,7 @@ def _function(
         statements = wrap(f"return {text};", 96)
     return {
         "lines": [*lines, *statements],
-        "helpers": list(printed.helper_texts),
+        "helpers": list(printed.helpers),
         "includes": list(printed.includes),
     }
 

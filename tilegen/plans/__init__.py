@@ -15,6 +15,7 @@ _PLANS = {
     "TileRegisters": "tilegen.plans.permute:TileRegistersPlan",
     "RowLoops": "tilegen.plans.rowwise_c:RowLoopsPlan",
     "RowRegisters": "tilegen.plans.rowwise:RowRegistersPlan",
+    "BlockedAttention": "tilegen.plans.attention_blocked:BlockedAttentionPlan",
     "MmaAttention": "tilegen.plans.attention_mma:MmaAttentionPlan",
     "WgmmaAttention": "tilegen.plans.attention_wgmma:WgmmaAttentionPlan",
     "SimtGemm": "tilegen.plans.gemm_simt:SimtGemmPlan",

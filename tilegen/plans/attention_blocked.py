@@ -1,0 +1,109 @@
+"""The plan of BlockedAttention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilegen.plans.attention import head_refusals
+from tilegen.plans.base import Fact, Plan, Refusal
+from tilegen.problems.attention import Attention
+from tilegen.schedules.attention_blocked import BlockedAttention
+from tilegen.targets import CpuTarget
+from tilegen.values import F32
+
+# Features that the kernel uses; a level's others are of no use to it.
+USED_FEATURES = ("avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl")
+
+
+@dataclass(frozen=True)
+class BlockedAttentionPlan(Plan):
+    """Numbers of `templates/c_openmp/attention_blocked.c.j2`, in elements unless the name says bytes."""
+
+    head_dim: int
+    value_dim: int
+    rows: int
+    vectors: int
+    lanes: int
+    block_m: int
+    block_n: int
+    few: int
+    vector_bytes: int
+    tile_bytes: int
+    element: str
+    converts: int
+    widen: str
+    widen_end: str
+    narrow: str
+    narrow_end: str
+    features: str
+    target_name: str
+    needs_batch: int
+
+    template: ClassVar[str] = "c_openmp/attention_blocked.c.j2"
+    includes: ClassVar[tuple[str, ...]] = ("<assert.h>", "<errno.h>", "<math.h>", "<string.h>")
+
+    @classmethod
+    def make(
+        cls, problem: Attention, schedule: BlockedAttention, target: CpuTarget
+    ) -> BlockedAttentionPlan:
+        """Derive every number. The schedule must be legal for the problem on the target."""
+        rows, vectors = schedule.micro
+        lanes = schedule.lanes(target)
+        converts = problem.dtype is not F32
+        kind = problem.dtype.name
+        used = [
+            f
+            for f in target.features
+            if f in USED_FEATURES and not (f == "avx2" and "avx512f" in target.features)
+        ]
+        return cls(
+            problem=problem,
+            schedule=schedule,
+            target=target,
+            head_dim=problem.head_dim,
+            value_dim=problem.value_dim,
+            rows=rows,
+            vectors=vectors,
+            lanes=lanes,
+            block_m=lanes * vectors,
+            block_n=schedule.block,
+            few=max(1, lanes * vectors // 4),
+            vector_bytes=target.vector_bytes,
+            tile_bytes=schedule.stack_bytes(problem, target),
+            element=problem.dtype.c,
+            converts=int(converts),
+            widen=f"{kind}_to_f32(" if converts else "",
+            widen_end=")" if converts else "",
+            narrow=f"f32_to_{kind}(" if converts else "",
+            narrow_end=")" if converts else "",
+            features=",".join(used),
+            target_name=target.name,
+            needs_batch=int(bool(problem.formulas)),
+        )
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        kind = self.problem.dtype.name
+        return (f"{kind}_to_f32", f"f32_to_{kind}") if self.converts else ()
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        found = head_refusals(self.problem)
+        if self.features and self.target.machine == "x86_64":
+            used = self.features.split(",")
+            missing = " || ".join(f'!__builtin_cpu_supports("{name}")' for name in used)
+            found += (Refusal(6, missing, f"the processor lacks one of {', '.join(used)}"),)
+        return found
+
+    def facts(self) -> list[Fact]:
+        registers, have = self.schedule.registers(), self.target.vector_registers
+        return [
+            Fact(
+                "tile", f"{self.block_m} x {self.block_n}", "queries of a tile and keys of a block"
+            ),
+            Fact(
+                "vector registers", f"{registers} of {have}", f"{self.rows} x {self.vectors} sums"
+            ),
+            Fact("memory of a thread", f"{self.tile_bytes} bytes", "on its stack"),
+        ]

@@ -1,0 +1,104 @@
+"""BlockedAttention: attention in C with OpenMP, queries in the lanes of vector registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilegen.fields import option
+from tilegen.problems.attention import Attention
+from tilegen.schedules.base import Schedule, Violation
+from tilegen.schedules.rules import tile_rank
+from tilegen.targets import CpuTarget
+from tilegen.values import Tile
+
+# Stack that a thread surely has.
+STACK = 1 << 20
+
+
+@dataclass(frozen=True)
+class BlockedAttention(Schedule):
+    """A thread takes a tile of queries past blocks of keys and values that are read in place."""
+
+    micro: Tile = option(
+        Tile((8, 3)),
+        "Keys that a micro kernel multiplies at once, and vector registers of queries.",
+        kind=Tile,
+        unit="rows x registers",
+    )
+    block: int = option(
+        64, "Keys of a block; their weights stay in the first cache.", kind=int, unit="keys"
+    )
+
+    operator: ClassVar[str] = "attention"
+    backend: ClassVar[str] = "c_openmp"
+    name: ClassVar[str] = "blocked"
+
+    @classmethod
+    def accepts(cls, problem: Attention, target: CpuTarget) -> Violation | None:
+        return None
+
+    @classmethod
+    def default(cls, problem: Attention, target: CpuTarget) -> BlockedAttention:
+        return cls() if target.vector_registers >= 32 else cls(Tile((4, 3)))
+
+    def lanes(self, target: CpuTarget) -> int:
+        """Floats of a vector register."""
+        return target.vector_bytes // 4
+
+    def stack_bytes(self, problem: Attention, target: CpuTarget) -> int:
+        """Memory of a thread in bytes: queries, scores, output, and converted keys and values."""
+        queries = self.lanes(target) * self.micro[1]
+        total = 4 * queries * (problem.head_dim + problem.value_dim + self.block + 2)
+        if problem.dtype.bytes != 4:
+            total += 4 * self.block * (problem.head_dim + problem.value_dim)
+        return total
+
+    def registers(self) -> int:
+        """Vector registers of a micro kernel: sums, one row of queries, a broadcast."""
+        rows, vectors = self.micro
+        return rows * vectors + vectors + 1
+
+    def violations(self, problem: Attention, target: CpuTarget) -> list[Violation]:
+        broken = tile_rank("micro", self.micro, 2)
+        if broken:
+            return broken
+        rows, vectors = self.micro
+        if self.registers() > target.vector_registers:
+            broken.append(
+                Violation(
+                    "micro",
+                    f"micro {self.micro} needs {self.registers()} vector registers; {target} has "
+                    f"{target.vector_registers}",
+                )
+            )
+        if problem.value_dim % rows or self.block % rows:
+            broken.append(
+                Violation(
+                    "micro",
+                    f"{rows} rows divide neither value_dim {problem.value_dim} nor a block of "
+                    f"{self.block} keys without rest",
+                )
+            )
+        if not 1 <= self.block <= 512:
+            broken.append(Violation("block", f"a block has 1 to 512 keys, not {self.block}"))
+        stack = self.stack_bytes(problem, target)
+        if stack > STACK:
+            broken.append(
+                Violation("block", f"a thread needs {stack} bytes of stack; {STACK} are sure")
+            )
+        return broken
+
+    def tokens(self) -> list[str]:
+        return [f"b{self.block}", f"m{self.micro}"]
+
+    def tile_extents(self) -> tuple[int, ...]:
+        # Verification probes the edges of the widest tile, which narrower targets divide.
+        return (48, self.block)
+
+    @classmethod
+    def candidates(cls, problem: Attention, target: CpuTarget) -> Iterator[BlockedAttention]:
+        for micro in ((8, 3), (4, 4), (4, 6), (4, 3), (8, 2), (4, 2)):
+            for block in (64, 128, 32):
+                yield cls(Tile(micro), block)
