@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import platform
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,6 +37,15 @@ def _processor() -> str:
     return platform.processor()
 
 
+def _with_headers(source: Path, seen: dict[Path, bytes]) -> dict[Path, bytes]:
+    """A source and the headers of the core that it includes, directly or not."""
+    if source not in seen:
+        seen[source] = source.read_bytes()
+        for name in re.findall(rb'#include "([^"]+)"', seen[source]):
+            _with_headers(_CORE / name.decode(), seen)
+    return seen
+
+
 @functools.cache
 def core_path() -> Path:
     """The core as a shared library, built if the cache does not hold it.
@@ -45,7 +55,6 @@ def core_path() -> Path:
         BuildError: the compiler refused the core.
     """
     compiler = find_cxx()
-    headers = [path.read_bytes() for path in sorted(_CORE.glob("*.h"))]
     common = [
         compiler.path,
         compiler.version,
@@ -56,7 +65,9 @@ def core_path() -> Path:
     ]
     sources = sorted(_CORE.glob("*.cpp"))
     keys = {
-        source: digest([*common, *headers, *_SPECIAL.get(source.name, _USUAL), source.read_bytes()])
+        source: digest(
+            [*common, *_SPECIAL.get(source.name, _USUAL), *_with_headers(source, {}).values()]
+        )
         for source in sources
     }
 

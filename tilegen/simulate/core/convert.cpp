@@ -105,6 +105,22 @@ void to_int(Warp &w, const Inst &i, Mask m) {
   });
 }
 
+// A 64-bit integer as a double, rounded to odd: a second rounding to at most 24 bits is then exact.
+inline double odd_double(uint64_t v, bool sign) {
+  bool negative = sign && int64_t(v) < 0;
+  uint64_t magnitude = negative ? 0 - v : v;
+  if (magnitude >> 53) magnitude = (magnitude >> 11 | ((magnitude & 2047) ? 1 : 0)) << 11;
+  return negative ? -double(magnitude) : double(magnitude);
+}
+// To double in a direction: the nearest, moved by one step where it lies on the wrong side.
+inline double directed_double(uint64_t v, bool sign, Round round) {
+  double d = sign ? double(int64_t(v)) : double(v);
+  __int128 exact = sign ? __int128(int64_t(v)) : __int128(v), got = __int128(d);
+  bool up = got > exact, down = got < exact, negative = exact < 0;
+  if (up && (round == Round::kDown || (round == Round::kZero && !negative))) return std::nextafter(d, -HUGE_VAL);
+  if (down && (round == Round::kUp || (round == Round::kZero && negative))) return std::nextafter(d, HUGE_VAL);
+  return d;
+}
 template <class To, class C>
 void from_int(Warp &w, const Inst &i, Mask m) {
   const C *a = w.in<C>(i.a[1]);
@@ -113,12 +129,25 @@ void from_int(Warp &w, const Inst &i, Mask m) {
   bool sign = is_signed(i.imm);
   each_lane(w.out<typename To::type>(i.a[0]), m, [=](int l) {
     uint64_t v = extend(a[l], bits, sign);
-    if (bits == 64 && k.round == Round::kNearest) {
-      if (sizeof(typename To::type) == 4) return typename To::type(sign ? float(int64_t(v)) : float(v));
-      // A 16-bit result: keep the discarded bits as a sticky one, so that the second rounding is exact.
-      if (sizeof(typename To::type) == 2) v = (v >> 12 << 12) | ((v & 0xfff) ? 0x1000 | (v & 0x1000) : 0);
-    }
-    return To::from(sign ? double(int64_t(v)) : double(v), k.round);
+    if (sizeof(typename To::type) == 8) return typename To::type(directed_double(v, sign, k.round));
+    return To::from(bits == 64 ? odd_double(v, sign) : sign ? double(int64_t(v)) : double(v), k.round);
+  });
+}
+
+// cvt.pack: saturate two 32-bit integers to 16 or 8 bits; 8-bit results go below what the third operand holds.
+// imm: width | destination signed << 8 | source signed << 9.
+void pack_integers(Warp &w, const Inst &i, Mask m) {
+  const uint32_t *a = w.in<uint32_t>(i.a[1]), *b = w.in<uint32_t>(i.a[2]), *c = w.in<uint32_t>(i.a[3]);
+  int bits = width(i.imm);
+  bool to = i.imm >> 8 & 1, from = i.imm >> 9 & 1;
+  int64_t low = to ? -(int64_t(1) << (bits - 1)) : 0, high = (int64_t(1) << (to ? bits - 1 : bits)) - 1;
+  auto clamp = [=](uint32_t v) {
+    int64_t x = from ? int64_t(int32_t(v)) : int64_t(v);
+    return uint32_t(x < low ? low : x > high ? high : x) & ((1u << bits) - 1);
+  };
+  each_lane(w.out<uint32_t>(i.a[0]), m, [=](int l) {
+    uint32_t pair = clamp(a[l]) << bits | clamp(b[l]);
+    return bits == 16 ? pair : c[l] << 16 | pair;
   });
 }
 
@@ -213,6 +242,7 @@ SIM_OPS(convert) {
   add("cvt.e4m3x2.f32", pack_fp8<true>), add("cvt.e5m2x2.f32", pack_fp8<false>);
   add("cvt.e4m3x2.f16x2", half2_to_fp8<true>), add("cvt.e5m2x2.f16x2", half2_to_fp8<false>);
   add("cvt.f16x2.e4m3x2", fp8_to_half2<true>), add("cvt.f16x2.e5m2x2", fp8_to_half2<false>);
+  add("cvt.pack", pack_integers);
   add("cvt.rna.tf32.f32", to_tf32<true>), add("cvt.rn.tf32.f32", to_tf32<false>);
 }
 

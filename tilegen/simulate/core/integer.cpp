@@ -153,6 +153,8 @@ void shf(Warp &w, const Inst &i, Mask m) {
     return uint32_t(kLeft ? (n == 0 ? v >> 32 : v >> (32 - n)) : v >> n);
   });
 }
+struct AddSat { static int32_t of(int32_t a, int32_t b) { int64_t r = int64_t(a) + b; return int32_t(r > INT32_MAX ? INT32_MAX : r < INT32_MIN ? INT32_MIN : r); } };
+struct SubSat { static int32_t of(int32_t a, int32_t b) { int64_t r = int64_t(a) - b; return int32_t(r > INT32_MAX ? INT32_MAX : r < INT32_MIN ? INT32_MIN : r); } };
 struct Sad {
   template <class T> static T of(T a, T b, T c) { return T(c + (a < b ? b - a : a - b)); }
 };
@@ -245,6 +247,7 @@ SIM_OPS(integer) {
   add("shf.r.wrap.b32", shf<false, true>), add("shf.r.clamp.b32", shf<false, false>);
   add("dp4a.u32.u32", dp4a<uint8_t, uint8_t>), add("dp4a.s32.s32", dp4a<int8_t, int8_t>);
   add("dp4a.u32.s32", dp4a<uint8_t, int8_t>), add("dp4a.s32.u32", dp4a<int8_t, uint8_t>);
+  add("add.sat.s32", binary<int32_t, int32_t, int32_t, AddSat>), add("sub.sat.s32", binary<int32_t, int32_t, int32_t, SubSat>);
   carries<uint32_t>(add, "b32"), carries<uint64_t>(add, "b64");
 }
 

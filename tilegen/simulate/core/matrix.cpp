@@ -73,7 +73,7 @@ template <class T, int E>
 void load_left(const Warp &w, Number type, const int32_t *regs, int count, bool half_rows, Left<T> &a) {
   alignas(64) T part[32 * E];
   for (int q = 0; q < count; ++q) {
-    widen(type, w.in<uint32_t>(regs[q]), 32 * E, part);
+    widen(type, w.in<T>(regs[q]), 32 * E, part);
     int h = half_rows ? 0 : q & 1, base = (half_rows ? q : q >> 1) * 4 * E;
     for (int t = 0; t < 4; ++t)
       for (int e = 0; e < E; ++e) {
@@ -92,7 +92,7 @@ void load_right(const Warp &w, Number type, const int32_t *regs, int count, T *b
   alignas(64) T part[32 * E];
   int depth = count * 4 * E;
   for (int q = 0; q < count; ++q) {
-    widen(type, w.in<uint32_t>(regs[q]), 32 * E, part);
+    widen(type, w.in<T>(regs[q]), 32 * E, part);
     for (int g = 0; g < 8; ++g)
       for (int t = 0; t < 4; ++t)
         for (int e = 0; e < E; ++e)
@@ -101,7 +101,7 @@ void load_right(const Warp &w, Number type, const int32_t *regs, int count, T *b
 }
 
 // imm: type of A | type of B << 4 | rows 8 << 8 | saturate << 9. a: counts of A, B and D registers, kind of
-// accumulator (0 f32, 1 f16, 2 s32). list: D, A, B, C.
+// accumulator (0 f32, 1 f16, 2 s32, 3 f64). list: D, A, B, C.
 template <class T, int E>
 void product(Warp &w, const Inst &i, T (*acc)[kLanes]) {
   Number ta = Number(i.imm & 15), tb = Number(i.imm >> 4 & 15);
@@ -165,7 +165,7 @@ void movmatrix(Warp &w, const Inst &i, Mask m) {
 SIM_OPS(matrix) {
   add("ldmatrix", matrix<false>, kControl), add("stmatrix", matrix<true>, kControl), add("movmatrix", movmatrix, kControl);
   add("mma.f.1", mma<float, 1>, kControl), add("mma.f.2", mma<float, 2>, kControl), add("mma.f.4", mma<float, 4>, kControl);
-  add("mma.i.4", mma<int32_t, 4>, kControl);
+  add("mma.i.4", mma<int32_t, 4>, kControl), add("mma.d.1", mma<double, 1>, kControl);
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ void arrive(Warp &w, const Inst &i, Mask m) {
     BarrierPlace p = find_barrier(w, find, t.address[l], l, i.a[6] & 1, false);
     if (!p.barrier) continue;
     Mbarrier &k = *p.barrier;
-    if (i.a[0] >= 0) w.out<uint64_t>(i.a[0])[l] = k.phase;
+    if (i.a[0] >= 0) w.out<uint64_t>(i.a[0])[l] = uint64_t(k.phase) << 32 | k.pending;  // opaque to PTX
     if (i.a[5] != INT32_MIN) expect_tx(*p.block, k, w.in<uint32_t>(i.a[5])[l], i.index);
     if (!(i.a[6] & 8)) {
       settle(*p.block, k);
@@ -212,13 +212,13 @@ void wait(Warp &w, const Inst &i, Mask m) {
       continue;
     }
     uint64_t v = i.a[6] & 1 ? w.in<uint32_t>(i.a[4])[l] & 1 : w.in<uint64_t>(i.a[4])[l];
-    bool complete = i.a[6] & 1 ? (p.barrier->phase & 1) != v : p.barrier->phase != uint32_t(v);
+    bool complete = i.a[6] & 1 ? (p.barrier->phase & 1) != v : p.barrier->phase != uint32_t(v >> 32);
     if (complete) done |= 1u << l;
     else behind = p.barrier, wanted = v;
   }
   if (behind && (i.a[6] & 2))
     return w.block_on(format("mbarrier at shared byte %u of block %u, %s %llu: phase %u, %u of %u arrivals pending, tx-count %lld", behind->offset,
-                             w.block->linear, i.a[6] & 1 ? "parity" : "phase", (unsigned long long)wanted, behind->phase, behind->pending,
+                             w.block->linear, i.a[6] & 1 ? "parity" : "phase", (unsigned long long)(i.a[6] & 1 ? wanted : wanted >> 32), behind->phase, behind->pending,
                              behind->expected, (long long)behind->tx));
   Mbarrier *last = nullptr;
   for (int l = 0; l < kLanes; ++l) {
@@ -237,6 +237,11 @@ void wait(Warp &w, const Inst &i, Mask m) {
   if (done != m) w.status = Warp::kYield;
 }
 
+void pending_count(Warp &w, const Inst &i, Mask m) {
+  const uint64_t *state = w.in<uint64_t>(i.a[1]);
+  each_lane(w.out<uint32_t>(i.a[0]), m, [=](int l) { return uint32_t(state[l]); });
+}
+
 void fence_init(Warp &w, const Inst &, Mask) {
   for (Mbarrier &k : w.block->barriers)
     if (k.creator == &w) k.fenced = true;
@@ -249,6 +254,7 @@ void fence_async(Warp &w, const Inst &i, Mask m) {
 SIM_OPS(mbarrier) {
   add("mbarrier.init", init), add("mbarrier.inval", inval), add("mbarrier.arrive", arrive), add("mbarrier.complete_tx", complete);
   add("mbarrier.wait", wait, kControl), add("cp.async.mbarrier.arrive", copies_arrive);
+  add("mbarrier.pending_count", pending_count);
   add("fence.mbarrier_init", fence_init), add("fence.proxy.async", fence_async);
 }
 

@@ -45,13 +45,7 @@ void setp2(Warp &w, const Inst &i, Mask m) {
   store(w, i.a[0], m, combine(int(i.imm), lo, c));
   store(w, i.a[1], m, combine(int(i.imm), hi, c));
 }
-// set: the comparison as a number, all ones or 1.0 (imm bit 8: the value is a float; bits 16..: the pattern).
-template <class A, class F, class D>
-void set(Warp &w, const Inst &i, Mask m) {
-  auto *a = w.in<typename A::type>(i.a[1]), *b = w.in<typename A::type>(i.a[2]);
-  D yes = D(i.imm);
-  each_lane(w.out<D>(i.a[0]), m, [=](int l) { return F::of(A::to(a[l]), A::to(b[l])) ? yes : D(0); });
-}
+// set on packed halves: 1.0 or all ones in each half (imm: the pattern). Other types are setp and selp.
 template <class A, class F>
 void set2(Warp &w, const Inst &i, Mask m) {
   const uint32_t *a = w.in<uint32_t>(i.a[1]), *b = w.in<uint32_t>(i.a[2]);
@@ -79,8 +73,6 @@ template <class A, class F>
 void packed_one(Registry &add, const std::string &c, const std::string &t) {
   add("setp." + c + "." + t + "x2", setp2<A, F>);
   add("set." + c + "." + t + "x2", set2<A, F>);
-  add("set.i32." + c + "." + t, set<A, F, uint32_t>);
-  add("set.i16." + c + "." + t, set<A, F, uint16_t>);
 }
 template <class A>
 void packed(Registry &add, const std::string &t) {

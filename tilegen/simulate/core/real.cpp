@@ -29,6 +29,13 @@ struct Min { template <class T> static T of(T a, T b) { return a != a ? b : b !=
 struct Max { template <class T> static T of(T a, T b) { return a != a ? b : b != b ? a : a > b || (a == b && !std::signbit(a)) ? a : b; } };
 struct MinNan { template <class T> static T of(T a, T b) { return a != a ? a : b != b ? b : Min::of(a, b); } };
 struct MaxNan { template <class T> static T of(T a, T b) { return a != a ? a : b != b ? b : Max::of(a, b); } };
+// Magnitudes compared, the sign the exclusive or of both signs.
+template <class F> struct XorSign {
+  template <class T> static T of(T a, T b) {
+    T r = F::of(std::fabs(a), std::fabs(b));
+    return r != r ? r : std::copysign(r, T(std::signbit(a) != std::signbit(b) ? -1 : 1));
+  }
+};
 struct Neg { template <class T> static T of(T a) { return -a; } };
 struct Abs { template <class T> static T of(T a) { return std::fabs(a); } };
 struct Sqrt { template <class T> static T of(T a) { return std::sqrt(a); } };
@@ -87,6 +94,9 @@ void three(Warp &w, const Inst &i, Mask m) {
 #define SIM_APPROX(name, F) \
   add(name ".f32", one<float, F, false, false>), add(name ".ftz.f32", one<float, F, true, false>)
 
+#define SIM_APPROX2(name, F) \
+  add(name ".f32", two<float, F, false, false>), add(name ".ftz.f32", two<float, F, true, false>)
+
 template <class T, class B>
 void copysign_of(Warp &w, const Inst &i, Mask m) {
   const B *a = w.in<B>(i.a[1]), *b = w.in<B>(i.a[2]);
@@ -119,6 +129,10 @@ SIM_OPS(real) {
   SIM_VARIANTS(two, "max", Max);
   SIM_VARIANTS(two, "min.NaN", MinNan);
   SIM_VARIANTS(two, "max.NaN", MaxNan);
+  SIM_APPROX2("min.xorsign.abs", XorSign<Min>);
+  SIM_APPROX2("max.xorsign.abs", XorSign<Max>);
+  SIM_APPROX2("min.NaN.xorsign.abs", XorSign<MinNan>);
+  SIM_APPROX2("max.NaN.xorsign.abs", XorSign<MaxNan>);
   SIM_VARIANTS(one, "neg", Neg);
   SIM_VARIANTS(one, "abs", Abs);
   SIM_VARIANTS(one, "sqrt", Sqrt);

@@ -64,6 +64,7 @@ const Tables &tables() {
 }  // namespace
 
 void multiply(const Left<float> &a, const float *b, int n8, int k, float *const *d) { multiply_of(a, b, n8, k, d); }
+void multiply(const Left<double> &a, const double *b, int n8, int k, double *const *d) { multiply_of(a, b, n8, k, d); }
 void multiply(const Left<int32_t> &a, const int32_t *b, int n8, int k, int32_t *const *d) {
   multiply_of<uint32_t>(reinterpret_cast<const Left<uint32_t> &>(a), reinterpret_cast<const uint32_t *>(b), n8, k,
                         reinterpret_cast<uint32_t *const *>(d));
@@ -89,6 +90,7 @@ void widen(Number type, const void *from, int count, float *to) {
       for (int k = 0; k < count; ++k) to[k] = tables().e5m2[b[k]];
   }
 }
+void widen(Number, const void *from, int count, double *to) { std::memcpy(to, from, size_t(count) * sizeof *to); }
 void widen(Number type, const void *from, int count, int32_t *to) {
   if (type == Number::kS8)
     for (int k = 0; k < count; ++k) to[k] = static_cast<const int8_t *>(from)[k];

@@ -21,9 +21,11 @@ struct alignas(64) Left {
 // d[i] points to 32 lanes; n8 column groups of 8, depth k.
 void multiply(const Left<float> &a, const float *b, int n8, int k, float *const *d);
 void multiply(const Left<int32_t> &a, const int32_t *b, int n8, int k, int32_t *const *d);
+void multiply(const Left<double> &a, const double *b, int n8, int k, double *const *d);
 
 // Elements of raw bytes as numbers.
 void widen(Number type, const void *from, int count, float *to);
 void widen(Number type, const void *from, int count, int32_t *to);
+void widen(Number type, const void *from, int count, double *to);
 
 }  // namespace sim

@@ -51,6 +51,8 @@ def _add_sub(op: str, mods: list[str]) -> Form:
         type_ = mods.pop()
         if mods == ["cc"]:
             return Form(f"{op}.cc.{bits(type_)}", (type_,) * 3, -1)
+        if mods == ["sat"] and type_ == "s32":
+            return Form(f"{op}.sat.s32", (type_,) * 3)
         if mods:
             raise UnknownForm
         return Form(f"{op}.{bits(type_)}", (type_,) * 3)
@@ -84,6 +86,12 @@ def _divide(op: str, mods: list[str]) -> Form:
 def _extreme(op: str, mods: list[str]) -> Form:
     if mods[-1] in INTEGERS:
         return Form(f"{op}.{mods[0]}", (mods[0],) * 3) if len(mods) == 1 else _raise()
+    if "xorsign" in mods:
+        mods.remove("xorsign"), mods.remove("abs")
+        form = _float(op, mods, 2)
+        nan = "NaN." if ".NaN" in form.name else ""
+        rest = form.name.removeprefix(f"{op}.").removeprefix("NaN.")
+        return form._replace(name=f"{op}.{nan}xorsign.abs.{rest}")
     return _float(op, mods, 2)
 
 
@@ -248,23 +256,28 @@ def setp(b: Builder, inst: Instruction, mods: list[str]) -> None:
 
 
 def set_(b: Builder, inst: Instruction, mods: list[str]) -> None:
-    """Comparisons of halves whose result is a number: 1.0 or all ones."""
+    """A comparison whose result is a number: 1.0, or all ones."""
     mods = list(mods)
     source, destination = mods.pop(), mods.pop()
     compare = mods.pop(0)
-    take(mods, "ftz")
-    if mods or source not in HALVES:
+    ftz = take(mods, "ftz")
+    if mods:
         raise UnknownForm
-    one = {"f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16x2": 0x3F80, "f32": 0x3F800000}
+    ones = {"f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16x2": 0x3F80, "f32": 0x3F800000}
     d, x, y = inst.operands
-    slots = (b.register(d), b.value(x, source), b.value(y, source))
-    if source.endswith("x2"):
-        b.emit(f"set.{compare}.{source}", slots, one.get(destination, 0xFFFF))
-    else:
-        size = TYPE_BYTES[destination]
-        b.emit(
-            f"set.i{8 * size}.{compare}.{source}", slots, one.get(destination, (1 << 8 * size) - 1)
-        )
+    compare = _UNSIGNED.get(compare, compare)
+    if source in ("f16x2", "bf16x2"):
+        slots = (b.register(d), b.value(x, source), b.value(y, source))
+        b.emit(f"set.{compare}.{source}", slots, ones.get(destination, 0xFFFF))
+        return
+    size = TYPE_BYTES[destination]
+    name = source if source[0] != "b" or source in HALVES else f"u{source[1:]}"
+    name = "ftz.f32" if ftz and source == "f32" else name
+    p = b.predicate_count
+    b.predicate_count += 1
+    b.emit(f"setp.{compare}.{name}", (p, -1, b.value(x, source), b.value(y, source), 0))
+    yes, no = b.constant(ones.get(destination, (1 << 8 * size) - 1), size), b.constant(0, size)
+    b.emit(f"selp.b{8 * size}", (b.register(d), yes, no, 2 * p))
 
 
 def selp(b: Builder, inst: Instruction, mods: list[str]) -> None:

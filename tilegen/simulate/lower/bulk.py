@@ -49,6 +49,8 @@ def mbarrier(b: Builder, inst: Instruction, mods: list[str]) -> None:
     elif kind == "inval":
         slot, width, space, offset = _place(b, operands[0], mods)
         b.emit("mbarrier.inval", (0, slot, width, space), offset)
+    elif kind == "pending_count":
+        b.emit("mbarrier.pending_count", (b.register(operands[0]), b.value(operands[1], "b64")))
     elif kind in ("arrive", "arrive_drop", "expect_tx", "complete_tx"):
         if rest - {"noComplete"}:
             raise UnknownForm

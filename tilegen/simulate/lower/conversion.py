@@ -28,6 +28,9 @@ def _container(b: Builder, operand, type_: str) -> tuple[int, int]:
 
 def cvt(b: Builder, inst: Instruction, mods: list[str]) -> None:
     mods = list(mods)
+    if mods[0] == "pack":
+        _pack_integers(b, inst, mods[1:])
+        return
     source, destination = mods.pop(), mods.pop()
     rounding, integer = take(mods, *_ROUND), take(mods, *_TO_INTEGER)
     ftz, sat, relu = take(mods, "ftz"), take(mods, "sat"), take(mods, "relu")
@@ -64,7 +67,7 @@ def cvt(b: Builder, inst: Instruction, mods: list[str]) -> None:
             modes | _integer_code(destination),
         )
     elif destination in _REALS and source in _INTEGER_TYPES:
-        if rounding is None or (source.endswith("64") and rounding != "rn"):
+        if rounding is None:
             raise UnknownForm
         slot, source_width = _container(b, x, source)
         b.emit(f"cvt.{destination}.i{source_width}", (target, slot), modes | _integer_code(source))
@@ -89,6 +92,20 @@ def _packed(b, target, operands, destination, source, modes, rounding, special) 
         b.emit(f"cvt.{destination}.{source}", (target, b.value(operands[0], "b32")), modes)
     else:
         raise UnknownForm
+
+
+def _pack_integers(b: Builder, inst: Instruction, mods: list[str]) -> None:
+    """cvt.pack.sat: two 32-bit integers, saturated, side by side."""
+    sat, destination, source, *below = mods
+    if sat != "sat" or source not in ("s32", "u32") or below not in ([], ["b32"]):
+        raise UnknownForm
+    d, *values = inst.operands
+    width = int(destination[1:])
+    slots = [b.value(v, "b32") for v in values] + [b.constant(0, 4)] * (3 - len(values))
+    imm = width | (destination[0] == "s") << 8 | (source[0] == "s") << 9
+    if width not in (8, 16) or (width == 8) != (len(values) == 3):
+        raise UnknownForm
+    b.emit("cvt.pack", (b.register(d), *slots), imm)
 
 
 def mov(b: Builder, inst: Instruction, mods: list[str]) -> None:
@@ -156,7 +173,13 @@ def isspacep(b: Builder, inst: Instruction, mods: list[str]) -> None:
     b.emit("isspacep", (b.predicate(p), b.value(x, "u64")), code | 16 * own)
 
 
+def createpolicy(b: Builder, inst: Instruction, mods: list[str]) -> None:
+    """A cache policy is a hint: any value does."""
+    b.emit("mov.b64", (b.register(inst.operands[0]), b.constant(0, 8)))
+
+
 OPCODES = {
+    "createpolicy": createpolicy,
     "cvt": cvt,
     "mov": mov,
     "cvta": cvta,

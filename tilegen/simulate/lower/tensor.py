@@ -24,6 +24,9 @@ def mma(b: Builder, inst: Instruction, mods: list[str]) -> None:
     mods = [m for m in mods if m != "satfinite"]
     shape, d_type, a_type, b_type, c_type = mods
     m, n, k = (int(x) for x in re.fullmatch(r"m(\d+)n(\d+)k(\d+)", shape).groups())
+    if a_type == b_type == d_type == c_type == "f64":
+        _double(b, inst, m, n, k)
+        return
     if (
         a_type not in NUMBERS
         or b_type not in NUMBERS
@@ -53,6 +56,16 @@ def mma(b: Builder, inst: Instruction, mods: list[str]) -> None:
     imm = NUMBERS[a_type] | NUMBERS[b_type] << 4 | (m == 8) << 8 | saturate << 9
     name = f"mma.{'i' if integer else 'f'}.{each}"
     b.emit(name, (len(x), len(y), len(d), ACCUMULATORS[d_type]), imm, items)
+
+
+def _double(b: Builder, inst: Instruction, m: int, n: int, k: int) -> None:
+    if (m, n, k) not in {(8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)}:
+        raise UnknownForm
+    d, x, y, c = (o.items if isinstance(o, Vec) else (o,) for o in inst.operands)
+    if (len(d), len(x), len(y)) != (m // 4, m * k // 32, k // 4):
+        raise UnknownForm("register counts")
+    items = [b.register(r) for r in d] + [b.value(r, "f64") for r in (*x, *y, *c)]
+    b.emit("mma.d.1", (len(x), len(y), len(d), 3), (m == 8) << 8, items)
 
 
 def wgmma(b: Builder, inst: Instruction, mods: list[str]) -> None:
