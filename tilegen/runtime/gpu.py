@@ -147,4 +147,11 @@ def _base(array: np.ndarray) -> np.ndarray:
     """The contiguous array that owns the memory, in the order of its bytes."""
     while isinstance(array.base, np.ndarray):
         array = array.base
-    return array if array.flags.c_contiguous else array.T
+    if array.flags.c_contiguous:
+        return array
+    if array.flags.f_contiguous:
+        return array.T
+    raise ArgumentError(
+        "an array's memory is owned by something other than a NumPy array",
+        "Pass a copy of it, or a device array.",
+    )

@@ -51,12 +51,10 @@ def guarded(dtype: DType, shape: tuple[int, ...], *, row_pad: int = 0, offset: i
     for extent in reversed(shape[1:]):
         steps.append(steps[-1] * (extent if len(steps) > 1 else pitch))
     strides = tuple(reversed(steps[: len(shape)]))
-    flat = memory[start:]
-    elements = flat[: flat.size // size * size].view(dtype.numpy)
     inside = np.zeros(memory.shape, bool)
     mask = np.ndarray((*shape, size), bool, inside[start:].data, 0, (*strides, 1))
     mask[...] = True
-    view = np.lib.stride_tricks.as_strided(elements, shape, strides)
+    view = np.ndarray(shape, dtype.numpy, memory, start, strides)
     return Guarded(view, memory, inside)
 
 
