@@ -19,13 +19,13 @@
 #include "c_openmp/transpose_f32_32x64.h"
 
 #ifndef TILEGEN_NO_CUDA
-#include "cuda/add_rmsnorm_bf16_v32_sm80.h"
+#include "cuda/add_rmsnorm_bf16_v32_l256_sm80.h"
 #include "cuda/attention_bf16_d128_128x128_s2_sm90a.h"
 #include "cuda/attention_bf16_d128_causal_lse_128x128_s2_sm90a.h"
 #include "cuda/attention_bf16_d128_fd7bbaf_128x128_s2_sm90a.h"
 #include "cuda/attention_bf16_d64_f66359b_128x64_sm80.h"
 #include "cuda/attention_f16_d128_causal_lse_128x64_sm80.h"
-#include "cuda/cross_entropy_f32_v32_sm80.h"
+#include "cuda/cross_entropy_f32_v16_sm80.h"
 #include "cuda/gemm_bf16_tn_128x256x64_s4_c2_sm90a.h"
 #include "cuda/gemm_bf16_tn_bias_gelu_128x128x64_s4_c2_pp_sm90a.h"
 #include "cuda/gemm_bf16_tn_blas_128x128x32_s4_sm80.h"
@@ -43,9 +43,9 @@
 #include "cuda/gemm_i8_tn_of16_e42ab2b_cols_f32_rows_f32_128x128x64_s3_sm80.h"
 #include "cuda/gemm_tf32_tn_bias_relu_128x128x16_s3_sm80.h"
 #include "cuda/layernorm_bf16_v32_sm80.h"
-#include "cuda/softmax_f32_v32_sm80.h"
-#include "cuda/swiglu_bf16_x4_sm80.h"
-#include "cuda/transpose_bf16_q8_sm80.h"
+#include "cuda/softmax_f32_v16_sm80.h"
+#include "cuda/swiglu_bf16_x2_sm80.h"
+#include "cuda/transpose_bf16_64_sm80.h"
 #endif
 
 #endif

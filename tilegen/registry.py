@@ -33,7 +33,7 @@ _SCHEDULES = [
     "tilegen.schedules.gemm_mma:MmaGemm",
     "tilegen.schedules.elementwise:ElementPacks",
     "tilegen.schedules.elementwise:ElementLoops",
-    "tilegen.schedules.permute:TileRegisters",
+    "tilegen.schedules.permute:TileShared",
     "tilegen.schedules.permute:TileLoops",
     "tilegen.schedules.rowwise:RowRegisters",
     "tilegen.schedules.rowwise_c:RowLoops",

@@ -4,7 +4,7 @@
 // Formula   z[m,n] = acc + bias[n]; c[m,n] = silu(z) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s3
 // Inputs    d32ffc736ee9  (command, templates and emitter)
-// Body      1fe1c3c77b3e  (everything below this comment)
+// Body      fa8a5c2c647c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_tn_e53fb96_128x128x32_s3_sm80.h"
@@ -207,15 +207,10 @@ __device__ __forceinline__ void load_b(uint32_t (&b)[kFragmentsN][2], uint32_t s
   }
 }
 
-// a where the condition holds, else b.
-__device__ __forceinline__ float choose(int condition, float a, float b) {
-  return condition ? a : b;
-}
-
-// 1 / (1 + exp(-x)), accurate at both ends.
+// 1 / (1 + exp(-x)), accurate at both ends; __fdividef is within 2 ulp for divisors in [1, 2].
 __device__ __forceinline__ float sigmoid(float x) {
   const float e = expf(-fabsf(x));
-  return choose(x < 0, e, 1) / (1 + e);
+  return __fdividef(x < 0.0f ? e : 1.0f, 1.0f + e);
 }
 
 // x * sigmoid(x).

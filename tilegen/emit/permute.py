@@ -8,12 +8,12 @@ from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
 from tilegen.emit.row_text import array_parameter
 from tilegen.emit.sweeps import PackText, Sweeps, Writer, index_lines, moved, wrapped
-from tilegen.plans.permute import TileLoopsPlan, TileRegistersPlan
+from tilegen.plans.permute import TileLoopsPlan, TileSharedPlan
 from tilegen.problems.base import Tensor
 from tilegen.schedules.permute import crossed_operands
 
 
-def context(plan: TileRegistersPlan | TileLoopsPlan) -> dict[str, Any]:
+def context(plan: TileSharedPlan | TileLoopsPlan) -> dict[str, Any]:
     """The names of the template."""
     cuda = plan.target.backend == "cuda"
     problem, program = plan.problem, plan.program
@@ -27,12 +27,13 @@ def context(plan: TileRegistersPlan | TileLoopsPlan) -> dict[str, Any]:
     def base(tensor: Tensor) -> str:
         return f"{tensor.name}_line" if set(tensor.dims) & set(outer) else source + tensor.name
 
-    column = "first_written" if cuda else "first_written + column"
+    column = "column" if cuda else "first_written + column"
     made = Sweeps(
         writer,
         program,
         held={
-            x: f"{x}_pack[element].at[line]" if cuda else f"{x}_tile[line][column]" for x in crossed
+            x: f"{x}_tile[first + element][line]" if cuda else f"{x}_tile[line][column]"
+            for x in crossed
         },
         kept="",
         base=base,
@@ -98,7 +99,8 @@ def context(plan: TileRegistersPlan | TileLoopsPlan) -> dict[str, Any]:
 
 def _crossed(plan, writer: Writer, tensor: Tensor, source: str) -> tuple[str, ...]:
     """The statement that locates a line of an input along the index that it lies along."""
-    at = {i: f"{i}_index" for i in tensor.dims} | {plan.read: "first_read"}
+    at = {i: f"{i}_index" for i in tensor.dims if i != plan.read}
+    at |= {} if writer.cuda else {plan.read: "first_read"}
     address = moved(source + tensor.name, writer.offset(tensor, at))
     kind = writer.storage(tensor.dtype)
     return wrapped([f"const {kind} *{tensor.name}_line = {address};"])
@@ -128,25 +130,25 @@ def _line_lines(plan, writer, base, outer, crossed, source) -> list[str]:
     return list(wrapped(lines))
 
 
-def _aligned(plan: TileRegistersPlan) -> list[str]:
-    """C conditions under which a line of a square may be accessed whole."""
+def _aligned(plan: TileSharedPlan) -> list[str]:
+    """C conditions under which packs may be accessed whole."""
     conditions = []
     for tensor in plan.problem.tensors():
         if tensor.dims[-1:] not in ((plan.read,), (plan.written,)):
             continue
-        size = min(16, plan.square * tensor.dtype.bytes)
+        size = min(16, plan.vector * tensor.dtype.bytes)
         conditions.append(f"reinterpret_cast<uintptr_t>({tensor.name}) % {size} == 0")
-        conditions += [f"{s} % {plan.square} == 0" for s in tensor.strides]
+        conditions += [f"{s} % {plan.vector} == 0" for s in tensor.strides]
     return conditions
 
 
-def _prose(plan: TileRegistersPlan | TileLoopsPlan, cuda: bool) -> str:
+def _prose(plan: TileSharedPlan | TileLoopsPlan, cuda: bool) -> str:
     if cuda:
         return (
-            f"Inputs that lie along {plan.read} become outputs that lie along {plan.written}. A thread reads a "
-            f"square of {plan.square} x {plan.square} elements line by line, turns it in its registers and writes "
-            "it line by line the other way; the threads of a warp stand so that their lines join to whole sectors "
-            "of memory on both sides. Nothing goes through shared memory and nobody waits for anybody."
+            f"Inputs that lie along {plan.read} become outputs that lie along {plan.written}. A block reads a tile "
+            f"of {plan.tile} x {plan.tile} elements line by line into shared memory and writes it line by line the "
+            f"other way, {plan.vector} elements an access where strides and addresses permit, else one. "
+            f"Shared memory: {plan.schedule.shared_bytes(plan.problem)} bytes."
         )
     return (
         f"Inputs that lie along {plan.read} become outputs that lie along {plan.written}. Threads share tiles of "

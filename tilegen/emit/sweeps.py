@@ -19,11 +19,12 @@ from tilegen.values import DType
 
 @dataclass(frozen=True)
 class PackText:
-    """A vector of an operand's elements: its name, element type, and where it lies in memory."""
+    """A vector of an operand's elements: its name, element type, where it lies, how it is read or written."""
 
     name: str
     type: str
     address: str
+    access: str = ""
 
 
 @dataclass(frozen=True)

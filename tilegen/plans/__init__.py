@@ -12,7 +12,7 @@ _PLANS = {
     "ElementLoops": "tilegen.plans.elementwise:ElementLoopsPlan",
     "ElementPacks": "tilegen.plans.elementwise:ElementPacksPlan",
     "TileLoops": "tilegen.plans.permute:TileLoopsPlan",
-    "TileRegisters": "tilegen.plans.permute:TileRegistersPlan",
+    "TileShared": "tilegen.plans.permute:TileSharedPlan",
     "RowLoops": "tilegen.plans.rowwise_c:RowLoopsPlan",
     "RowRegisters": "tilegen.plans.rowwise:RowRegistersPlan",
     "BlockedAttention": "tilegen.plans.attention_blocked:BlockedAttentionPlan",

@@ -1,4 +1,4 @@
-"""The plans of TileRegisters and TileLoops."""
+"""The plans of TileShared and TileLoops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from tilegen.plans.base import Fact
 from tilegen.plans.memory_bound import FormulaPlan, loop_features
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.passes import Program
-from tilegen.schedules.permute import TileLoops, TileRegisters, crossed_operands
+from tilegen.schedules.permute import TileLoops, TileShared, crossed_operands
+from tilegen.schedules.memory_bound import vector
 from tilegen.targets import CpuTarget, CudaTarget
 
 
@@ -20,13 +21,12 @@ def read_index(problem: FormulaProblem) -> str:
 
 
 @dataclass(frozen=True)
-class TileRegistersPlan(FormulaPlan):
+class TileSharedPlan(FormulaPlan):
     """Numbers of `templates/cuda/permute.cu.j2`."""
 
-    square: int
-    threads_read: int
-    threads_written: int
+    tile: int
     threads: int
+    vector: int
     waves: int
     read: str
     written: str
@@ -37,38 +37,42 @@ class TileRegistersPlan(FormulaPlan):
 
     @classmethod
     def make(
-        cls, problem: FormulaProblem, schedule: TileRegisters, target: CudaTarget
-    ) -> TileRegistersPlan:
+        cls, problem: FormulaProblem, schedule: TileShared, target: CudaTarget
+    ) -> TileSharedPlan:
         """Derive every number. The schedule must be legal for the problem on the target."""
         return cls(
             problem=problem,
             schedule=schedule,
             target=target,
-            square=schedule.square,
-            threads_read=schedule.threads[0],
-            threads_written=schedule.threads[1],
-            threads=schedule.threads[0] * schedule.threads[1],
+            tile=schedule.tile,
+            threads=schedule.threads,
+            vector=vector(problem),
             waves=schedule.waves,
             read=read_index(problem),
             written=problem.family.order[-1],
             program=problem.program(),
         )
 
-    @property
-    def vector(self) -> int:
-        """Elements of an access: a line of the square."""
-        return self.square
-
     def facts(self) -> list[Fact]:
-        read, written = self.schedule.tile_extents()
+        shared = self.schedule.shared_bytes(self.problem)
         return [
-            Fact("tile", f"{read} x {written}", f"elements along {self.read} and {self.written}"),
-            Fact("square", f"{self.square} x {self.square}", "elements that a thread turns"),
-            Fact("threads", str(self.threads), f"{self.threads_read} x {self.threads_written}"),
+            Fact(
+                "tile",
+                f"{self.tile} x {self.tile}",
+                f"elements along {self.read} and {self.written}",
+            ),
+            Fact(
+                "vector", f"{self.vector} elements", "16 bytes of the widest array with every index"
+            ),
+            Fact(
+                "shared memory",
+                f"{shared} bytes",
+                f"{self.target} allows {self.target.shared_default}",
+            ),
         ]
 
     def description(self) -> str:
-        return f"squares of {self.square}, {self.threads_read} x {self.threads_written} threads"
+        return f"tiles of {self.tile} x {self.tile}, {self.threads} threads"
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,21 @@ class Rung:
         threads: threads that share a row.
         columns: the longest row that they hold.
         block: threads of a block.
-        rows: rows that a block works on at a time.
+        blocks: blocks that share a row.
+        attributes: of its kernels.
     """
 
     threads: int
     columns: int
     block: int
-    rows: int
+    blocks: int
+    attributes: str
+
+
+def _rung(threads: int, block: int, values: int) -> Rung:
+    blocks = max(1, threads // block)
+    cluster = f" __cluster_dims__({blocks}, 1, 1)" if blocks > 1 else ""
+    return Rung(threads, threads * values, block, blocks, f"__launch_bounds__({block}){cluster}")
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,11 @@ class RowRegistersPlan(FormulaPlan):
     values: int
     vector: int
     threads: int
-    long_threads: int
+    longest: int
+    partial_slots: int
+    clusters: tuple[int, ...]
+    ragged: str
+    general: str
     waves: int
     rungs: tuple[Rung, ...]
     short_program: Program
@@ -52,10 +64,10 @@ class RowRegistersPlan(FormulaPlan):
         cls, problem: FormulaProblem, schedule: RowRegisters, target: CudaTarget
     ) -> RowRegistersPlan:
         """Derive every number. The schedule must be legal for the problem on the target."""
-        rungs = []
-        for threads in schedule.rungs():
-            block = max(threads, schedule.threads)
-            rungs.append(Rung(threads, threads * schedule.values, block, block // threads))
+        rungs = [_rung(t, max(t, schedule.threads), schedule.values) for t in schedule.rungs()]
+        clusters = schedule.clusters(target)
+        rungs += [_rung(b * schedule.longest, schedule.longest, schedule.values) for b in clusters]
+        ragged = len(problem.along) == 1
         return cls(
             problem=problem,
             schedule=schedule,
@@ -63,7 +75,11 @@ class RowRegistersPlan(FormulaPlan):
             values=schedule.values,
             vector=vector(problem),
             threads=schedule.threads,
-            long_threads=schedule.longest,
+            longest=schedule.longest,
+            partial_slots=max(32, rungs[-1].threads // 32),
+            clusters=clusters,
+            ragged="ragged" if ragged else "",
+            general="kVector, false" if ragged else "1, true",
             waves=schedule.waves,
             rungs=tuple(rungs),
             short_program=problem.program(),

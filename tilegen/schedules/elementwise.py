@@ -24,13 +24,13 @@ class ElementPacks(FormulaSchedule):
 
     threads: int = option(256, "Threads of a block.", kind=int, unit="threads")
     steps: int = option(
-        4,
+        2,
         "Accesses of a thread that are under way together; more hide more latency and cost registers.",
         kind=int,
         unit="accesses",
     )
     waves: int = option(
-        32,
+        64,
         "Blocks launched per multiprocessor, at most; a block then takes several pieces.",
         kind=int,
     )
@@ -41,8 +41,8 @@ class ElementPacks(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CudaTarget) -> ElementPacks:
-        """Four accesses of every operand under way, fewer for formulas of many operands."""
-        for steps in (4, 2, 1):
+        """Two accesses of every operand under way, one for formulas of many operands."""
+        for steps in (2, 1):
             if not cls(steps=steps).violations(problem, target):
                 return cls(steps=steps)
         return cls(threads=128, steps=1)

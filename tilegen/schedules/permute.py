@@ -1,4 +1,4 @@
-"""Schedules of permuting formulas: TileRegisters for CUDA, TileLoops for OpenMP C."""
+"""Schedules of permuting formulas: TileShared for CUDA, TileLoops for OpenMP C."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from tilegen.schedules.memory_bound import FormulaSchedule, positive, vector
 from tilegen.targets import CpuTarget, CudaTarget
 from tilegen.values import Tile
 
-# Registers of a thread for addresses and the element at work.
-OVERHEAD = 40
-
 
 def crossed_operands(problem: FormulaProblem) -> list[str]:
     """Inputs along whose last index the outputs do not run."""
@@ -26,85 +23,76 @@ def crossed_operands(problem: FormulaProblem) -> list[str]:
 
 
 @dataclass(frozen=True)
-class TileRegisters(FormulaSchedule):
-    """A thread turns a square in its registers: it reads along one index and writes along the other."""
+class TileShared(FormulaSchedule):
+    """A block reads a tile along one index into shared memory and writes it along the other."""
 
-    square: int = option(
-        0,
-        "Side of a thread's square; 0 for 16 bytes of the widest array with every index.",
+    tile: int = option(
+        64,
+        "Side of a tile; larger ones make longer lines and fewer resident blocks.",
         kind=int,
         unit="elements",
     )
-    threads: Tile = option(
-        Tile((8, 32)),
-        "Threads of a block, along the index read and along the index written.",
-        kind=Tile,
-        unit="read x written threads",
-    )
+    threads: int = option(256, "Threads of a block.", kind=int, unit="threads")
     waves: int = option(
-        16,
+        64,
         "Blocks launched per multiprocessor, at most; a block then takes several tiles.",
         kind=int,
     )
 
     backend: ClassVar[str] = "cuda"
-    name: ClassVar[str] = "squares"
+    name: ClassVar[str] = "tiles"
     family: ClassVar[str] = PERMUTE
 
     @classmethod
-    def default(cls, problem: FormulaProblem, target: CudaTarget) -> TileRegisters:
-        """Squares of whole accesses, smaller ones where registers would not hold every crossed input."""
-        side = vector(problem)
-        while side > 1 and cls(square=side).violations(problem, target):
-            side //= 2
-        return cls(square=side)
+    def default(cls, problem: FormulaProblem, target: CudaTarget) -> TileShared:
+        """Tiles of 64 x 64, or of 32 x 32 where shared memory would not hold every crossed input."""
+        return cls() if not cls().violations(problem, target) else cls(tile=32, threads=64)
 
-    def registers(self, problem: FormulaProblem) -> int:
-        """Estimate of a thread's registers: a square of every crossed input, a line of all else."""
+    def shared_bytes(self, problem: FormulaProblem) -> int:
+        """Shared memory of a block in bytes: a tile of every crossed input, lines padded by 4 bytes."""
         crossed = crossed_operands(problem)
-        held = sum(t.dtype.bytes for t in problem.tensors() if t.name in crossed)
-        line = sum(t.dtype.bytes for t in problem.tensors())
-        return (self.square**2 * held + self.square * line) // 4 + OVERHEAD
+        sizes = [t.dtype.bytes for t in problem.tensors() if t.name in crossed]
+        return sum(self.tile * (self.tile * size + max(4, size)) for size in sizes)
 
     def violations(self, problem: FormulaProblem, target: CudaTarget) -> list[Violation]:
-        broken = positive("square", self.square, 1, 16, power=True)
+        broken = positive("tile", self.tile, 16, 128, power=True)
+        broken += positive("threads", self.threads, 32, target.threads_block, power=True)
         broken += positive("waves", self.waves, 1, 1024)
-        count = self.threads[0] * self.threads[1] if len(self.threads) == 2 else 0
-        if not 32 <= count <= target.threads_block or count % 32:
-            broken.append(
-                Violation(
-                    "threads",
-                    f"threads {self.threads} must be two extents with a product from 32 to "
-                    f"{target.threads_block} in warps of 32",
-                )
-            )
         if broken:
             return broken
-        needed = self.registers(problem)
-        allowed = min(target.registers_thread, target.registers_sm // count)
-        if needed > allowed:
+        wide = vector(problem)
+        if self.tile < wide or self.tile**2 % (self.threads * wide):
             broken.append(
                 Violation(
-                    "square",
-                    f"squares of {self.square} need about {needed} registers; {target} gives {allowed} "
-                    f"to each of {count} threads",
+                    "tile",
+                    f"{self.threads} threads cannot share a tile of {self.tile} x {self.tile} elements in "
+                    f"accesses of {wide}",
+                )
+            )
+        needed = self.shared_bytes(problem)
+        if needed > target.shared_default:
+            broken.append(
+                Violation(
+                    "tile",
+                    f"tile {self.tile} needs {needed} bytes of static shared memory; a block may have "
+                    f"{target.shared_default}",
                 )
             )
         return broken
 
     def tokens(self) -> list[str]:
-        words = [f"q{self.square}"]
-        words += [f"t{self.threads}"] if self.threads != Tile((8, 32)) else []
-        return words + ([f"w{self.waves}"] if self.waves != 16 else [])
+        words = [str(self.tile)]
+        words += [f"t{self.threads}"] if self.threads != 256 else []
+        return words + ([f"w{self.waves}"] if self.waves != 64 else [])
 
     def tile_extents(self) -> tuple[int, ...]:
-        return (self.threads[0] * self.square, self.threads[1] * self.square)
+        return (self.tile, self.tile)
 
     @classmethod
-    def candidates(cls, problem: FormulaProblem, target: CudaTarget) -> Iterator[TileRegisters]:
-        blocks = [Tile(t) for t in ((4, 8), (4, 32), (8, 16), (8, 32), (16, 16), (4, 64), (16, 32))]
-        for square, threads, waves in itertools.product((1, 2, 4, 8), blocks, (4, 8, 16, 32)):
-            yield cls(square, threads, waves)
+    def candidates(cls, problem: FormulaProblem, target: CudaTarget) -> Iterator[TileShared]:
+        grid = itertools.product((32, 64, 128), (64, 128, 256, 512), (16, 64, 256))
+        for tile, threads, waves in grid:
+            yield cls(tile, threads, waves)
 
 
 @dataclass(frozen=True)

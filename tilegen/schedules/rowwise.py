@@ -18,7 +18,7 @@ from tilegen.targets import CudaTarget
 # Threads that may share a row, shortest rows first.
 LADDER = (8, 32, 128, 256, 512, 1024)
 # Registers of a thread for addresses, results of reductions and the elements at work.
-OVERHEAD = 40
+OVERHEAD = 72
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,16 @@ class RowRegisters(FormulaSchedule):
         unit="threads",
     )
     waves: int = option(
-        16,
+        64,
         "Blocks launched per multiprocessor, at most; a block then takes several rows.",
         kind=int,
+    )
+
+    cluster: int = option(
+        8,
+        "Most blocks that share a row, where the target has clusters; longer rows are read again.",
+        kind=int,
+        unit="blocks",
     )
 
     backend: ClassVar[str] = "cuda"
@@ -55,9 +62,10 @@ class RowRegisters(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CudaTarget) -> RowRegisters:
-        """32 elements a thread, fewer where the formula holds so much that registers would not do."""
-        for values in (32, 16, 8):
-            made = cls(values=max(values, vector(problem)))
+        """Four accesses a thread to every row, shared by up to 512 threads; fewer where registers end."""
+        values = 4 * vector(problem)
+        for longest in (512, 256):
+            made = cls(values=values, longest=longest)
             if not made.violations(problem, target):
                 return made
         return cls(values=vector(problem), longest=128)
@@ -66,9 +74,18 @@ class RowRegisters(FormulaSchedule):
         """Numbers of threads that share a row, each for rows up to that many times `values`."""
         return tuple(t for t in LADDER if t <= self.longest)
 
+    def clusters(self, target: CudaTarget) -> tuple[int, ...]:
+        """Numbers of blocks that share a longer row through each other's shared memory."""
+        if "tma" not in target.features:
+            return ()
+        return tuple(b for b in (2, 4, 8) if b <= self.cluster)
+
     def registers(self, problem: FormulaProblem) -> int:
         """Estimate of a thread's registers: the row as it is held while the passes go on, and the rest."""
-        return self.values * held_bytes(problem.program(), problem) // 4 + OVERHEAD
+        program = problem.program()
+        wide = any(r.dtype.bytes == 8 for r in program.reductions)
+        extra = 24 * (wide + (len(problem.along) > 1))
+        return self.values * held_bytes(program, problem) // 4 + OVERHEAD + extra
 
     def violations(self, problem: FormulaProblem, target: CudaTarget) -> list[Violation]:
         wide = vector(problem)
@@ -76,6 +93,7 @@ class RowRegisters(FormulaSchedule):
         broken += positive("threads", self.threads, 32, target.threads_block, power=True)
         broken += positive("longest", self.longest, 8, target.threads_block)
         broken += positive("waves", self.waves, 1, 1024)
+        broken += positive("cluster", self.cluster, 1, 8, power=True)
         if self.longest not in LADDER:
             broken.append(
                 Violation(
@@ -104,7 +122,9 @@ class RowRegisters(FormulaSchedule):
             made.append(f"t{self.threads}")
         if self.longest != 512:
             made.append(f"l{self.longest}")
-        if self.waves != 16:
+        if self.cluster != 8:
+            made.append(f"c{self.cluster}")
+        if self.waves != 64:
             made.append(f"w{self.waves}")
         return made
 
@@ -113,7 +133,9 @@ class RowRegisters(FormulaSchedule):
 
     @classmethod
     def candidates(cls, problem: FormulaProblem, target: CudaTarget) -> Iterator[RowRegisters]:
-        grid = itertools.product((8, 16, 32, 64), (128, 256), (256, 512, 1024), (4, 8, 16, 32))
+        grid = itertools.product(
+            (8, 16, 32, 64), (128, 256), (256, 512, 1024), (8, 16, 32, 64, 256)
+        )
         for values, threads, longest, waves in grid:
             yield cls(values, threads, longest, waves)
 

@@ -94,7 +94,7 @@ def _catalogue(name: str) -> dict[str, str]:
     for macro in _macros(ACTIVATIONS):
         for kind in (F32, F64):
             text = str(getattr(module, macro)(_names(into, kind))).strip("\n")
-            found[_defined(text)] = text
+            found.setdefault(_defined(text), text)
     return found
 
 
