@@ -17,7 +17,7 @@ from tilegen.targets import target
 FOLDER = Path(__file__).resolve().parent / "planted"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corpus:
     """One source.
 

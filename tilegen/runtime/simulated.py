@@ -12,7 +12,7 @@ from tilegen.emit.render import Rendered
 from tilegen.errors import ArgumentError
 from tilegen.runtime.arguments import View, marshal
 from tilegen.simulate import Finding, Memory, Options, Outcome, run_ptx
-from tilegen.simulate.host import Host, Recording, apply, build_host
+from tilegen.simulate.host import Host, Recording, build_host, perform
 from tilegen.simulate.launch import Buffer, Launch
 from tilegen.targets import CudaTarget
 from tilegen.toolchain import build
@@ -110,13 +110,13 @@ class SimulatedKernel:
             raise ArgumentError(
                 f"the launcher returned {call.recording.status} for sizes {call.sizes}"
             )
-        for step in call.recording.steps:
-            if isinstance(step, Launch):
-                outcome = self._backend(self.ptx, step, call.memory, self.options)
-                self.outcomes.append(outcome)
-                self.findings += outcome.findings
-            else:
-                apply(step, call.memory)
+        outcomes = perform(
+            call.recording.steps,
+            call.memory,
+            lambda launch: self._backend(self.ptx, launch, call.memory, self.options),
+        )
+        self.outcomes += outcomes
+        self.findings += [finding for outcome in outcomes for finding in outcome.findings]
         for tensor in self.kernel.plan.problem.tensors():
             if tensor.is_written:
                 _bytes_of(arrays[tensor.name])[...] = call.memory[tensor.name].data

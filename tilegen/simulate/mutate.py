@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tilegen.simulate.host import Copy, Fill, apply
+from tilegen.simulate.host import Copy, Fill, perform
 from tilegen.simulate.launch import Launch, Memory, Options, Outcome, SimulationError
 from tilegen.simulate.mutants import Mutant, mutants
 
@@ -80,12 +80,7 @@ class Score:
 
 def _run_case(run: Run, ptx: str, case: Case, options: Options) -> tuple[list[Outcome], Memory]:
     memory = case.memory()
-    outcomes = []
-    for step in case.steps:
-        if isinstance(step, Launch):
-            outcomes.append(run(ptx, step, memory, options))
-        else:
-            apply(step, memory)
+    outcomes = perform(case.steps, memory, lambda launch: run(ptx, launch, memory, options))
     return outcomes, memory
 
 

@@ -93,6 +93,8 @@ __global__ void __launch_bounds__(kThreads) sum(float *x, float *y) {
     y[kBug == kSameElement ? 0 : blockIdx.x] = warps[0] + warps[kBug == kUninitialised ? 2 : 1];
     if (kBug == kInputWritten) x[0] = 0;
   }
+  // The half that passed by comes to this barrier instead.
+  if (kBug == kDivergent) __syncthreads();
 }
 
 // Block 0 publishes 32 values, block 1 adds one to them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,15 @@ import numpy as np
 from tilegen.simulate.host.build import HostBuild
 from tilegen.simulate.host.entries import entries
 from tilegen.simulate.host.machine import machine
-from tilegen.simulate.launch import Buffer, Finding, Launch, Memory, SimulationError, TensorMap
+from tilegen.simulate.launch import (
+    Buffer,
+    Finding,
+    Launch,
+    Memory,
+    Outcome,
+    SimulationError,
+    TensorMap,
+)
 from tilegen.targets import CudaTarget
 
 _INTERLEAVES = ("none", "16b", "32b")
@@ -189,7 +197,7 @@ def _recording(status: int, events: list[dict[str, Any]]) -> Recording:
 
 
 def apply(step: Fill | Copy, memory: Memory) -> None:
-    """Carry out a memset or a copy.
+    """Carry out a memset or a copy. A buffer that it touches counts as initialised from then on.
 
     Raises:
         SimulationError: bytes outside every buffer, or of a buffer that is not writable.
@@ -201,6 +209,7 @@ def apply(step: Fill | Copy, memory: Memory) -> None:
             raise SimulationError(f"{size} bytes at 0x{address:x} are in no buffer")
         if write and not buffer.writable:
             raise SimulationError(f"the launcher writes {buffer.name}, which is an input")
+        buffer.initialised |= write
         start = address - buffer.address
         return buffer.data[start : start + size]
 
@@ -210,3 +219,22 @@ def apply(step: Fill | Copy, memory: Memory) -> None:
         return
     for row in range(step.height if step.width else 0):
         span(step.address + row * step.pitch, step.width, True)[:] = step.value
+
+
+def perform(
+    steps: Sequence[Launch | Fill | Copy], memory: Memory, run: Callable[[Launch], Outcome]
+) -> list[Outcome]:
+    """Carry out steps in stream order; returns what each launch showed.
+
+    What one launch wrote the next may read, so a buffer that a launch changed counts as initialised from then on.
+    """
+    outcomes = []
+    for step in steps:
+        if not isinstance(step, Launch):
+            apply(step, memory)
+            continue
+        before = [(b, b.data.copy()) for b in memory.buffers if not b.initialised]
+        outcomes.append(run(step))
+        for buffer, data in before:
+            buffer.initialised = not np.array_equal(buffer.data, data)
+    return outcomes
