@@ -16,6 +16,7 @@ import numpy as np
 from tilegen.simulate.host import Copy, Fill, perform
 from tilegen.simulate.launch import Launch, Memory, Options, Outcome, SimulationError
 from tilegen.simulate.mutants import Mutant, mutants
+from tilegen.simulate.parse import parse
 
 # Runs one launch of a PTX module.
 Run = Callable[[str, Launch, Memory, Options], Outcome]
@@ -42,7 +43,7 @@ class Verdict:
 
     Attributes:
         how: kind of the finding, `refused`, `values`, `survived`, or `not executed`.
-        line: of the .cu, 0 where the PTX has none.
+        line: of the .cu, 0 where the PTX has none; see `source_line`.
         source: that line's text, and the comment above it.
         detail: first line of the finding.
     """
@@ -104,16 +105,29 @@ def _judge(
     return "", ""
 
 
-def source_line(text: Sequence[str], line: int) -> str:
-    """A line of the .cu and the comment right above it: what names it in a list of reviewed survivors."""
+def _commented(text: Sequence[str], line: int) -> tuple[str, str]:
+    """A line of the .cu, and the comment right above it."""
     if not 1 <= line <= len(text):
-        return ""
-    code, above = text[line - 1].strip(), line - 2
-    comment = []
+        return "", ""
+    above, comment = line - 2, []
     while above >= 0 and text[above].strip().startswith("//"):
         comment.insert(0, text[above].strip().lstrip("/ "))
         above -= 1
-    return f"{code}  // {' '.join(comment)}" if comment else code
+    return text[line - 1].strip(), " ".join(comment)
+
+
+def source_line(text: Sequence[str], lines: Sequence[int]) -> tuple[int, str]:
+    """The line that names an instruction in a list of survivors, and its text with the comment above it.
+
+    `lines` are where the instruction stands and the calls that it was inlined through, innermost first. The first with
+    a comment above it is taken: a primitive's own line says less than the call that uses it.
+    """
+    for line in lines:
+        code, comment = _commented(text, line)
+        if comment:
+            return line, f"{code}  // {comment}"
+    outer = lines[min(1, len(lines) - 1)] if lines else 0
+    return outer, _commented(text, outer)[0]
 
 
 def score(
@@ -143,7 +157,7 @@ def score(
     entries = sorted({s.kernel for case in cases for s in case.steps if isinstance(s, Launch)})
     wanted: dict[str, Memory] = {}
     executions: dict[str, dict[int, int]] = {entry: {} for entry in entries}
-    lines: dict[str, list[int]] = {}
+    module = parse(ptx)
     most = 0
     for case in cases:
         outcomes, wanted[case.name] = _run_case(run, ptx, case, Options())
@@ -155,7 +169,6 @@ def score(
                     outcome.findings[0].message,
                 )
             most = max(most, outcome.steps)
-            lines[launch.kernel] = [counter.line for counter in outcome.counters]
             seen = executions[launch.kernel]
             for index, counter in enumerate(outcome.counters):
                 seen[index] = seen.get(index, 0) + counter.executions
@@ -169,11 +182,12 @@ def score(
             c for c in cases if any(isinstance(s, Launch) and s.kernel == entry for s in c.steps)
         ]
         for mutant in mutants(ptx, entry):
-            line = lines[entry][mutant.instruction]
+            at = module.kernels[entry].instructions[mutant.instruction]
+            line, code = source_line(text, at.lines)
             how, detail = "not executed", ""
             if executions[entry].get(mutant.instruction):
                 how, detail = _find(run, mutant, mine, orders, wanted)
-            verdict = Verdict(mutant, how, line, source_line(text, line), detail)
+            verdict = Verdict(mutant, how, line, code, detail)
             result.verdicts.append(verdict)
             if progress:
                 progress(verdict)
