@@ -13,14 +13,13 @@ from tilegen.errors import UsageError
 from tilegen.runtime.simulated import Call, SimulatedKernel
 from tilegen.simulate.host import perform
 from tilegen.simulate.launch import Launch, Memory, Options, SimulationError
-from tilegen.simulate.mutants import mutants
 from tilegen.simulate.mutate import Case, Score, Verdict, score, table
 from tilegen.simulate.run import run_ptx
 from tilegen.verify.oracle import case_grid, prepare
 
 # Cases dearer than this are not tried, nor more than so many kept.
 MOST_FLOPS = 30_000_000
-MOST_CASES = 3
+MOST_CASES = 4
 # A machine so small that persistent kernels take several tiles a block.
 MULTIPROCESSORS = 2
 
@@ -86,39 +85,37 @@ def _fresh(call: Call) -> Callable[[], Memory]:
 
 
 def choose_cases(kernel: Rendered, simulated: SimulatedKernel) -> list[Case]:
-    """Few cases of the kernel's grid that together execute what any of them executes of its synchronisation."""
+    """The longest case of the kernel's grid that is not too dear, and the few that execute most of the rest."""
     problem, tile = kernel.plan.problem, kernel.plan.schedule.tile_extents()
-    sites: dict[str, set[int]] = {}
     found: list[tuple[int, set[tuple[str, int]], Case]] = []
+    options = Options(detectors=False)
     for case in case_grid(problem, tile, 1):
         if problem.flops(case.sizes) > MOST_FLOPS:
             continue
         arrays, scalars, _ = prepare(kernel.plan, case)
         call = simulated.record({name: g.array for name, g in arrays.items()}, scalars)
         made = Case(str(case), call.recording.steps, _fresh(call))
-        launches = [step for step in made.steps if isinstance(step, Launch)]
         memory = made.memory()
-        options = Options(detectors=False)
         outcomes = perform(
             made.steps, memory, lambda launch: run_ptx(simulated.ptx, launch, memory, options)
         )
-        reached = set()
-        for launch, outcome in zip(launches, outcomes):
-            if launch.kernel not in sites:
-                changed = mutants(simulated.ptx, launch.kernel)
-                sites[launch.kernel] = {m.instruction for m in changed}
-            ran = (i for i, c in enumerate(outcome.counters) if c.executions)
-            reached |= {(launch.kernel, i) for i in ran if i in sites[launch.kernel]}
+        launches = [step for step in made.steps if isinstance(step, Launch)]
+        reached = {
+            (launch.kernel, index)
+            for launch, outcome in zip(launches, outcomes)
+            for index, counter in enumerate(outcome.counters)
+            if counter.executions
+        }
         found.append((sum(o.steps for o in outcomes), reached, made))
     chosen: list[Case] = []
     covered: set[tuple[str, int]] = set()
     while found and len(chosen) < MOST_CASES:
-        # The case that adds most, the cheaper one of two that add as much.
-        best = max(found, key=lambda entry: (len(entry[1] - covered), -entry[0]))
+        if chosen:
+            # The case that adds most, the cheaper one of two that add as much.
+            best = max(found, key=lambda entry: (len(entry[1] - covered), -entry[0]))
+        else:
+            best = max(found, key=lambda entry: entry[0])
         if chosen and not best[1] - covered:
-            # One more case with other sizes finds what the first cannot show by its values.
-            best = max(found, key=lambda entry: (len(entry[1]), -entry[0]))
-            chosen.append(best[2])
             break
         chosen.append(best[2])
         covered |= best[1]

@@ -14,6 +14,9 @@ from vectors.pools import pool
 # A backend runs one launch of a parsed or textual module on a memory.
 Backend = Callable[[Launch, Memory], None]
 
+# An input array by its name in the pool.
+Inputs = Callable[[str], np.ndarray]
+
 MAKERS = (integers, floats, conversions, warps, memory, mma, wgmma, tma, clusters)
 
 
@@ -45,10 +48,10 @@ def tensor_map(spec: Map, address: int) -> TensorMap:
     )
 
 
-def replay(vector: Vector, backend: Backend) -> np.ndarray:
-    """The output that the backend computes, uint8 [vector.output]."""
+def replay(vector: Vector, backend: Backend, inputs_of: Inputs = pool) -> np.ndarray:
+    """The output that the backend computes from the named inputs, uint8 [vector.output]."""
     device = Memory()
-    inputs = [device.allocate(name, pool(name), writable=False) for name in vector.inputs]
+    inputs = [device.allocate(name, inputs_of(name), writable=False) for name in vector.inputs]
     out = device.allocate("out", fill(vector.output))
     maps = [
         tensor_map(spec, (out if spec.buffer < 0 else inputs[spec.buffer]).address)

@@ -19,7 +19,7 @@ Step = Callable[[Array | None], None]
 
 _SPAN = {"none": 0, "32b": 32, "64b": 64, "128b": 128}
 _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
-_NAN_FILL = {2: 0x7FF7, 4: 0x7FF7_FF77, 8: 0x7FF7_FF77_FF77_FF77}
+_NAN_FILL = {2: 0x7FF7, 4: 0x7FF7_7FF7, 8: 0x7FF7_7FF7_7FF7_7FF7}
 
 
 def find_map(machine: Machine, lane: int, address: int) -> TensorMap:
@@ -101,6 +101,14 @@ def _fetch(machine: Machine, tensor: TensorMap, index: Array, exists: Array) -> 
     return result
 
 
+def _stored(tensor: TensorMap, index: Array) -> Array:
+    """Which elements a store writes: dimension 0 is clipped in units of 16 bytes, so up to 12 bytes past a row's end."""
+    limit = np.array(tensor.dims)
+    per = 16 // tensor.element_bytes
+    limit[0] = -(-limit[0] // per) * per
+    return ((index >= 0) & (index < limit)).all(-1)
+
+
 def _bytes(values: Array) -> Array:
     return np.ascontiguousarray(values).reshape(-1, 1).view(np.uint8)
 
@@ -139,6 +147,7 @@ def tensor_copy(instruction: Instruction, operands: Operands, barriers) -> Step:
         tensor = find_map(machine, lane, int(map_at()[lane]))
         at = [int(read()[lane].astype(np.int32)) for read in coordinates]
         index, exists = _box(tensor, at, [int(read()[lane]) for read in offsets])
+        exists = _stored(tensor, index)
         place = _placed(tensor, int(shared_at()[lane]), *exists.shape).reshape(-1).astype(np.uint64)
         raw = machine.gather("shared", np.full(place.size, lane), place, tensor.element_bytes)
         raw = raw[exists.reshape(-1)]

@@ -8,7 +8,14 @@ import numpy as np
 
 from tilegen.simulate.numpy_backend import integers as ints
 from tilegen.simulate.numpy_backend.operands import Operands, bits_of, resized
-from tilegen.simulate.numpy_backend.rounding import add_odd, decode, encode, round_to, uint
+from tilegen.simulate.numpy_backend.rounding import (
+    add_odd,
+    decode,
+    encode,
+    flush,
+    round_to,
+    uint,
+)
 from tilegen.simulate.parse import Instruction, Sink, Vec
 
 Array = np.ndarray
@@ -65,8 +72,11 @@ def store(instruction: Instruction, operands: Operands) -> Step:
     return step
 
 
-def combine(op: str, kind: str, old: Array, value: Array) -> Array:
-    """One reduction of raw elements: add min max inc dec and or xor exch, by type."""
+def combine(op: str, kind: str, old: Array, value: Array, flushes: bool = False) -> Array:
+    """One reduction of raw elements: add min max inc dec and or xor exch, by type.
+
+    `flushes`: float32 sums treat subnormals as zero, as atom.global.add.f32 does.
+    """
     if op == "exch":
         return value
     if op in ("and", "or", "xor"):
@@ -82,7 +92,9 @@ def combine(op: str, kind: str, old: Array, value: Array) -> Array:
     a = decode(np.ascontiguousarray(old).view(uint(width)), base)
     b = decode(np.ascontiguousarray(value).view(uint(width)), base)
     with np.errstate(all="ignore"):
-        if op == "add":
+        if flushes and kind == "f32":
+            result = flush(round_to(add_odd(flush(a), flush(b)), base))
+        elif op == "add":
             result = a + b if base == "f64" else round_to(add_odd(a, b), base)
         else:
             result = np.fmin(a, b) if op == "min" else np.fmax(a, b)
@@ -120,7 +132,7 @@ def atomic(instruction: Instruction, operands: Operands) -> Step:
             if op == "cas":
                 new = np.where(old == given[some], swap[some][:, None], old)
             else:
-                new = combine(op, kind, old, given[some])
+                new = combine(op, kind, old, given[some], space == "global" and op == "add")
             packed = np.ascontiguousarray(new).view(np.uint8).reshape(len(some), -1)
             machine.scatter(space, lanes[some], where[some], packed)
         if returns:

@@ -31,6 +31,12 @@ Array = np.ndarray
 Step = Callable[[Array | None], None]
 
 _MODES = ("rn", "rz", "rm", "rp", "rna")
+_QUIET_NANS = {
+    ("f32", "f64"): 0x7FC00000,
+    ("f32", "bf16"): 0x7FC00000,
+    ("f16", "f64"): 0x7E00,
+    ("tf32", "f32"): 0x7FC00000,
+}
 _ORDERED = {
     "eq": np.equal,
     "ne": np.not_equal,
@@ -151,7 +157,13 @@ def real_step(instruction: Instruction, operands: Operands) -> Step:
                 result = np.where(np.isnan(result), 0.0, np.clip(result, 0.0, 1.0)) + 0.0
             if relu:
                 result = np.where(result <= 0, 0.0, result)
-            operands.write_real(target, result, kind, mask)
+            if base == "f64":
+                # A NaN that no operand brings is negative in float64, and in float64 alone.
+                made = np.isnan(result) & ~np.any([np.isnan(v) for v in values], axis=0)
+                raw = np.where(made, np.uint64(0xFFF8 << 48), encode(result, base))
+                operands.write(target, raw, mask)
+            else:
+                operands.write_real(target, result, kind, mask)
 
     return step
 
@@ -173,7 +185,7 @@ def _sign_step(
                 "infinite": np.isinf(a),
                 "number": ~np.isnan(a),
                 "notanumber": np.isnan(a),
-                "normal": np.isfinite(a) & (np.abs(a) >= least),
+                "normal": np.isfinite(a) & ((np.abs(a) >= least) | (a == 0)),
                 "subnormal": (np.abs(a) < least) & (a != 0),
             }[mods[0]]
             operands.write(target, answer, mask)
@@ -210,6 +222,10 @@ def convert_step(instruction: Instruction, operands: Operands) -> Step:
     if target_kind[0] in "su":
         return _to_integer(operands, target, sources[0], target_kind, source_kind, mods)
     base, source_base = target_kind.removesuffix("x2"), source_kind.removesuffix("x2")
+    # These keep the NaN's upper payload bits instead of the canonical NaN (as an H200 does).
+    quiet_nan = _QUIET_NANS.get((base, source_base))
+    if base == "tf32" and mode != "rna":
+        quiet_nan = None
     whole = next((m for m in mods if m in ("rni", "rzi", "rmi", "rpi")), None)
     if target_kind.endswith("x2") and not source_kind.endswith("x2"):
         # the first source goes to the upper half
@@ -237,6 +253,8 @@ def convert_step(instruction: Instruction, operands: Operands) -> Step:
             if relu:
                 result = np.where(result <= 0, 0.0, result)
             raw = encode(result, base, "satfinite" in mods)
+            if quiet_nan is not None:
+                raw = np.where(np.isnan(value), raw.dtype.type(quiet_nan), raw)
             if target_kind.endswith("x2"):
                 raw = np.ascontiguousarray(raw).view(uint(bits_of(target_kind))).reshape(-1)
             operands.write(target, raw, mask)

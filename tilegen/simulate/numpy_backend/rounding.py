@@ -28,9 +28,9 @@ class Format:
 
 
 FORMATS = {
-    "f64": Format(64, 53, -1022, float(np.finfo(np.float64).max), 0xFFF8000000000000),
+    "f64": Format(64, 53, -1022, float(np.finfo(np.float64).max), 0x7FF8000000000000),
     "f32": Format(32, 24, -126, float(np.finfo(np.float32).max), 0x7FFFFFFF),
-    "tf32": Format(32, 11, -126, (2 - 2.0**-10) * 2.0**127, 0x7FFFFFFF),
+    "tf32": Format(32, 11, -126, (2 - 2.0**-10) * 2.0**127, 0x7FFFE000),
     "f16": Format(16, 11, -14, 65504.0, 0x7FFF),
     "bf16": Format(16, 8, -126, (2 - 2.0**-7) * 2.0**127, 0x7FFF),
     "e4m3": Format(8, 4, -6, 448.0, 0x7F, infinite=False),
