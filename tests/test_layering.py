@@ -22,6 +22,7 @@ LAYERS = [
     {"spec"},
     {"plans"},
     {"emit"},
+    {"tables"},
     {"artifacts"},
     {"toolchain"},
     {"simulate"},

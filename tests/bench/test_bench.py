@@ -149,7 +149,7 @@ def test_peers_are_found_without_importing_their_libraries(monkeypatch):
 
 
 def test_a_worker_that_hangs_is_killed_with_all_it_started(tmp_path):
-    worker = Worker("numpy", ["1"], cpu.environment(1))
+    worker = Worker("numpy", ["numpy", "1"], cpu.environment(1))
     os.kill(worker._process.pid, signal.SIGSTOP)
     with pytest.raises(WorkerFailed) as failed:
         worker.ask("time", timeout=0.5)
@@ -158,7 +158,7 @@ def test_a_worker_that_hangs_is_killed_with_all_it_started(tmp_path):
 
 
 def test_a_worker_that_is_asked_nonsense_refuses_and_serves_on():
-    worker = Worker("numpy", ["1"], cpu.environment(1))
+    worker = Worker("numpy", ["numpy", "1"], cpu.environment(1))
     try:
         for request in ("time", "prepare {}", "prepare {"):
             with pytest.raises(WorkerFailed) as failed:

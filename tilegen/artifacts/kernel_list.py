@@ -10,6 +10,8 @@ from pathlib import Path
 from tilegen.emit.render import Style
 from tilegen.errors import TilegenError, UsageError
 from tilegen.spec import KernelSpec
+from tilegen.tables import lookup
+from tilegen.tables.files import FOLDER
 from tilegen.values import nearest
 
 FILE = "tilegen.toml"
@@ -25,12 +27,14 @@ class KernelList:
         out: folder of the emitted files.
         style: prefix and licence.
         specs: the kernels in the order of the file.
+        notes: what the tuning tables said besides: stale rows, sizes without a row.
     """
 
     path: Path
     out: Path
     style: Style
     specs: tuple[KernelSpec, ...]
+    notes: tuple[str, ...] = ()
 
     def select(self, pattern: str) -> list[KernelSpec]:
         """Kernels whose stem matches a glob.
@@ -90,18 +94,23 @@ def read(path: Path) -> KernelList:
             raise UsageError(f"{path}: [project] has no key '{key}'{nearest(key, _PROJECT_KEYS)}")
     style = Style(project.get("prefix", "tilegen"), project.get("license", "MIT-0"))
     specs: dict[str, KernelSpec] = {}
+    notes: list[str] = []
     for number, entry in enumerate(table.get("kernel", []), start=1):
-        spec = _entry(path, number, dict(entry))
+        spec = _entry(path, number, dict(entry), notes)
         command = spec.command()
         if command in specs:
             raise UsageError(f"{path}: kernel {number} is listed twice: {command}")
         specs[command] = spec
     return KernelList(
-        path, path.parent / project.get("out", "generated"), style, tuple(specs.values())
+        path,
+        path.parent / project.get("out", "generated"),
+        style,
+        tuple(specs.values()),
+        tuple(notes),
     )
 
 
-def _entry(path: Path, number: int, entry: dict[str, object]) -> KernelSpec:
+def _entry(path: Path, number: int, entry: dict[str, object], notes: list[str]) -> KernelSpec:
     where = f"{path}: kernel {number}"
     operator = entry.pop("operator", None)
     if operator is None:
@@ -109,7 +118,10 @@ def _entry(path: Path, number: int, entry: dict[str, object]) -> KernelSpec:
     target = str(entry.pop("target", "sm_80"))
     texts = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in entry.items()}
     try:
-        return KernelSpec.make(str(operator), target, texts)
+        # `tuned = "DEVICE"` and `at = "m=512,..."` take the schedule from the device's table.
+        options, told = lookup.resolve(str(operator), target, texts, path.parent / FOLDER)
+        notes += [f"{where}: {line}" for line in told]
+        return KernelSpec.make(str(operator), target, options)
     except TilegenError as error:
         error.message = f"{where} ({operator}, {target}): {error.message}"
         error.args = (error.message,)

@@ -43,10 +43,16 @@ class Worker:
     def __init__(
         self, name: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> None:
-        """Start `python -m tilegen.bench.worker name arguments...` in a session of its own."""
+        """Start `python -m tilegen.bench.worker arguments...` in a session of its own.
+
+        Args:
+            name: the competitor's name in samples and messages.
+            arguments: the peer's name and its threads.
+            environment: all of its environment variables; those of this process if None.
+        """
         self.name = name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tilegen.bench.worker", name, *arguments],
+            [sys.executable, "-m", "tilegen.bench.worker", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -44,7 +44,7 @@ class Workers:
         """A worker that is ready to be timed. Raises WorkerFailed."""
         worker = self._running.get(name)
         if worker is None or not worker.alive:
-            worker = Worker(name, [str(self._threads)], cpu.environment(self._threads))
+            worker = Worker(name, [name, str(self._threads)], cpu.environment(self._threads))
             self._running[name] = worker
         worker.ask("prepare " + json.dumps(request), cpu.PREPARE_TIMEOUT)
         return worker

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -11,6 +13,8 @@ from tilegen import fields, registry
 from tilegen.artifacts import kernel_list
 from tilegen.errors import TilegenError, UsageError
 from tilegen.spec import KernelSpec
+from tilegen.tables import lookup
+from tilegen.tables.files import FOLDER
 
 # Without --target a kernel is written for both.
 DEFAULT_TARGETS = ("sm_80", "portable")
@@ -136,12 +140,36 @@ def specs(
                 f"{flag} needs a kernel", "Name one: tilegen emit gemm " + flag + " ..."
             )
         listed = kernel_list.read(kernel_list.find())
+        note(listed.notes)
         return list(listed.specs) if glob == "*" else listed.select(glob)
     operator, more = registry.operator_of(kernel)
     given = {**more, **given}
     if targets:
-        return [KernelSpec.make(operator, name, dict(given)) for name in targets]
+        return [_resolved(operator, name, given) for name in targets]
+    if "tuned" in given or "at" in given:
+        raise UsageError("--tuned needs --target", "A table's rows are for one target.")
     return _twins(operator, given)
+
+
+def _resolved(operator: str, target_name: str, given: dict[str, str]) -> KernelSpec:
+    """A kernel whose `--tuned DEVICE` (and `--at SIZES`) are answered by the device's table."""
+    options, notes = lookup.resolve(operator, target_name, given, tables_folder())
+    note(notes)
+    return KernelSpec.make(operator, target_name, options)
+
+
+def note(lines: Sequence[str]) -> None:
+    """Tell something on standard error that stops nothing."""
+    for line in lines:
+        sys.stderr.write(f"note: {line}\n")
+
+
+def tables_folder() -> Path:
+    """Where tuning tables lie: beside the project's list, else here."""
+    try:
+        return kernel_list.find().parent / FOLDER
+    except UsageError:
+        return Path(FOLDER)
 
 
 def _twins(operator: str, given: dict[str, str]) -> list[KernelSpec]:

@@ -1,0 +1,184 @@
+"""From a table to defaults: the row nearest in size whose kernel is still the one that was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tilegen import fields, registry
+from tilegen.errors import UsageError
+from tilegen.problems.base import Problem
+from tilegen.tables import files, words
+from tilegen.tables.files import Table
+from tilegen.tables.rows import Row
+from tilegen.targets import Target, target
+from tilegen.values import nearest
+
+# A row serves sizes that differ from its own by no more than this factor in any extent.
+REACH = 4.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a table says of a problem.
+
+    Attributes:
+        row: the row to use, or None where the stated rule holds.
+        notes: what a user should know: no row near, stale rows, broken parts of the file.
+    """
+
+    row: Row | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class Sorted:
+    """Rows of one problem on one target.
+
+    Attributes:
+        fresh: rows whose digest fits the kernel's text today.
+        stale: why each of the others is not used.
+    """
+
+    fresh: list[Row] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+
+
+def sort_rows(table: Table, problem: Problem, where: Target) -> Sorted:
+    """The rows of a problem on a target, told apart by whether they still hold."""
+    found = Sorted()
+    text = words.problem_text(problem)
+    digests: dict[str, str] = {}
+    for row in table.rows:
+        if row.problem != text or row.target != where.name:
+            continue
+        why = ""
+        try:
+            if row.schedule not in digests:
+                spec = words.kernel_spec(table.operator, where, row.problem, row.schedule)
+                digests[row.schedule] = words.kernel_digest(spec)
+            if not row.digest:
+                why = "it has no digest"
+            elif digests[row.schedule] != row.digest:
+                why = f"the kernel's text is {digests[row.schedule]} now, it was {row.digest}"
+        except UsageError as error:
+            why = error.message
+        if why:
+            sizes = " ".join(f"{k}={v}" for k, v in row.sizes.items())
+            found.stale.append(f"{table.path}: the row of {sizes} is stale: {why}")
+        else:
+            found.fresh.append(row)
+    return found
+
+
+def distance(a: Mapping[str, int], b: Mapping[str, int]) -> float:
+    """Sum of the factors, as powers of two, by which two sets of extents differ; inf beyond reach."""
+    if set(a) != set(b):
+        return math.inf
+    steps = [abs(math.log2(max(a[k], 1) / max(b[k], 1))) for k in a]
+    return sum(steps) if max(steps, default=0.0) <= math.log2(REACH) else math.inf
+
+
+def find(
+    table: Table, problem: Problem, where: Target, sizes: Mapping[str, int] | None = None
+) -> Found:
+    """The row to take the schedule from: the nearest in size, or without sizes the most useful one.
+
+    The most useful row is the one whose schedule loses least at any size of the table.
+    """
+    known = sort_rows(table, problem, where)
+    notes = [*table.faults, *known.stale]
+    rows = known.fresh
+    if sizes is not None:
+        rows = [r for r in rows if distance(r.sizes, sizes) < math.inf]
+        rows.sort(key=lambda r: (distance(r.sizes, sizes), r.key))
+    else:
+        rows = sorted(rows, key=lambda r: (worst_loss(r.schedule, known.fresh), r.key))
+    if not rows:
+        at = f" near {' '.join(f'{k}={v}' for k, v in sizes.items())}" if sizes else ""
+        notes.append(
+            f"{table.path} has no row for {table.operator} {words.problem_text(problem)} on {where}"
+            f"{at}: the stated rule holds"
+        )
+    return Found(rows[0] if rows else None, tuple(notes))
+
+
+def worst_loss(schedule: str, rows: list[Row]) -> float:
+    """Largest loss of a schedule against the best at any row; inf where it was not measured."""
+    return max((loss(schedule, row) for row in rows), default=0.0)
+
+
+def loss(schedule: str, row: Row) -> float:
+    """Time of a schedule over the best one's at a row, less 1; inf where it was not measured."""
+    if schedule == row.schedule:
+        return 0.0
+    speedup = row.speedups.get(schedule, 1.0 if schedule == row.default else 0.0)
+    return max(0.0, row.speedup / speedup - 1) if speedup > 0 else math.inf
+
+
+def parse_sizes(text: str, problem: Problem) -> dict[str, int]:
+    """Read `m=512,n=4096,k=4096`. Raises UsageError for a missing or unknown size."""
+    given = {}
+    for item in filter(None, text.replace(" ", "").split(",")):
+        name, _, value = item.partition("=")
+        if not value.isdigit():
+            raise UsageError(f"'{item}' is not SIZE=EXTENT", "Example: m=512,n=4096,k=4096")
+        given[name] = int(value)
+    wanted = [s.name for s in problem.sizes()]
+    if sorted(given) != sorted(wanted):
+        raise UsageError(f"the sizes are {', '.join(wanted)}, not {', '.join(given) or 'none'}")
+    return {name: given[name] for name in wanted}
+
+
+def resolve(
+    operator: str, target_name: str | Target, given: Mapping[str, Any], folder: Path
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Replace the options `tuned` and `at` by the schedule of a table's row.
+
+    Args:
+        operator: operator name or a formula.
+        target_name: the target.
+        given: option texts; `tuned` names a device, `at` the sizes that matter most.
+        folder: where the tables lie.
+
+    Returns:
+        Options without `tuned` and `at`, explicit ones before the table's; and notes for the user.
+
+    Raises:
+        UsageError: `at` without `tuned`, or a device without tables.
+    """
+    given = dict(given)
+    device, at = given.pop("tuned", None), given.pop("at", None)
+    if device is None:
+        if at is not None:
+            raise UsageError("--at needs --tuned", "Name the device whose table to use.")
+        return given, ()
+    if not (folder / device).is_dir():
+        known = sorted(p.name for p in folder.glob("*") if p.is_dir())
+        raise UsageError(
+            f"{folder} has no tables for '{device}'{nearest(device, known)}",
+            f"Devices: {', '.join(known) or 'none'}",
+        )
+    where = target(target_name)
+    operator, implied = registry.operator_of(operator)
+    cls = registry.problem_class(operator)
+    of_problem = fields.options(cls)
+    options = {k: v for k, v in {**implied, **given}.items() if k in of_problem}
+    problem = cls(**fields.from_text(cls, options))
+    sizes = parse_sizes(at, problem) if at is not None else None
+    table = files.read(files.table_path(folder, device, operator))
+    found = find(table, problem, where, sizes)
+    if found.row is None:
+        return given, found.notes
+    chosen = words.schedule_options(found.row.schedule)
+    if given.get("schedule", chosen["schedule"]) != chosen["schedule"]:
+        note = f"{table.path} chose the schedule {chosen['schedule']}: the stated rule holds"
+        return given, (*found.notes, note)
+    merged = {**chosen, **given}
+    preferred = registry.schedule_class(problem, where).name
+    if merged["schedule"] == preferred:
+        del merged["schedule"]
+    return merged, found.notes

@@ -1,0 +1,90 @@
+"""Problems and schedules as one line of text, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from tilegen import fields, registry
+from tilegen.emit.banner import split_banner
+from tilegen.emit.render import render
+from tilegen.errors import UsageError
+from tilegen.problems.base import Problem
+from tilegen.schedules.base import Schedule
+from tilegen.spec import KernelSpec
+from tilegen.targets import Target
+
+
+def problem_text(problem: Problem) -> str:
+    """The options of a problem that differ from its defaults: `dtype=f32 layout=tt`."""
+    words = []
+    for name, field in fields.options(type(problem)).items():
+        value = getattr(problem, name)
+        default = field.default
+        if field.metadata["derived"]:
+            default = getattr(dataclasses.replace(problem, **{name: None}), name)
+        if value != default:
+            words.append(f"{name}={fields.to_text(value)}")
+    return shlex.join(words)
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """A schedule's name and every field: `packed tile=960x512x384 micro=6x64 unroll=4`."""
+    words = [type(schedule).name]
+    for name in fields.options(type(schedule)):
+        words.append(f"{name}={fields.to_text(getattr(schedule, name))}")
+    return shlex.join(words)
+
+
+def _pairs(words: list[str], text: str) -> dict[str, str]:
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise UsageError(f"'{word}' in '{text}' is not FIELD=VALUE")
+        found[name] = value
+    return found
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"'{text}': {error}") from None
+
+
+def schedule_options(text: str) -> dict[str, str]:
+    """Option texts of a schedule's line, its name under `schedule`. Raises UsageError."""
+    words = _split(text)
+    if not words:
+        raise UsageError("a schedule without a name")
+    return {"schedule": words[0], **_pairs(words[1:], text)}
+
+
+def problem_options(text: str) -> dict[str, str]:
+    """Option texts of a problem's line. Raises UsageError."""
+    return _pairs(_split(text), text)
+
+
+def kernel_spec(operator: str, where: Target, problem: str, schedule: str) -> KernelSpec:
+    """The kernel of two lines of text.
+
+    Raises:
+        UsageError, IllegalSchedule: a line does not parse, or the schedule is not legal (any more).
+    """
+    given: Mapping[str, Any] = {**problem_options(problem), **schedule_options(schedule)}
+    return KernelSpec.make(operator, where, dict(given))
+
+
+def default_spec(problem: Problem, where: Target, name: str = "") -> KernelSpec:
+    """The kernel of a problem by the stated rule of its (named or preferred) schedule class."""
+    cls = registry.schedule_class(problem, where, name)
+    return KernelSpec(problem, cls.default(problem, where), where)
+
+
+def kernel_digest(spec: KernelSpec) -> str:
+    """Digest of the kernel's text below its banner: it changes with the template and the schedule."""
+    rendered = render(spec)
+    return split_banner(rendered.files[rendered.source])[0].body
