@@ -8,7 +8,8 @@ import traceback
 
 import typer
 
-from tilegen.cli import bench, build, check, doctor, emit, listing, options, plan, simulate, verify
+from tilegen.cli import bench, build, check, doctor, emit, listing, options, plan, simulate, tune
+from tilegen.cli import verify
 from tilegen.cli.console import err
 from tilegen.errors import TilegenError
 
@@ -28,6 +29,7 @@ COMMANDS = (
     ("verify", verify.verify, options.EXTRA),
     ("simulate", simulate.simulate, options.EXTRA),
     ("bench", bench.bench, None),
+    ("tune", tune.tune, options.EXTRA),
     ("build", build.build, options.EXTRA),
     ("list", listing.list_kernels, None),
     ("fields", listing.show_fields, None),

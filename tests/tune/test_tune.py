@@ -1,0 +1,256 @@
+"""Searches survive their candidates, an interruption, and noise."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import ROOT
+from tilegen.bench.suites import BenchCase
+from tilegen.errors import CheckFailed
+from tilegen.schedules.gemm_packed import PackedGemm
+from tilegen.tables import files
+from tilegen.targets import target
+from tilegen.tune import candidates
+from tilegen.tune.confirm import pick
+from tilegen.tune.executors import local
+from tilegen.tune.journal import Journal
+from tilegen.tune.search import Budget
+from tilegen.tune.trial import Outcome, Rules
+from tilegen.tune.tuner import Settings, Tuner
+from tilegen.values import Tile
+
+WHERE = target("portable")
+CASE = BenchCase("gemm", {"dtype": "f32", "layout": "tt"}, {"m": 24, "n": 24, "k": 24})
+SMALL = [PackedGemm(Tile((16, 16, depth))) for depth in (8, 16, 24, 32, 40, 48, 56, 64)]
+
+# What each planted candidate does instead of, or before, computing; by its place in the space.
+BEGINS = "  if (refusal != 0) {\n    return EINVAL;\n  }\n"
+PLANTED = {
+    1: "  volatile int stuck = 1;\n  while (stuck != 0) {\n  }\n",
+    2: "  __builtin_trap();\n",
+    3: "  k = k > 1 ? k - 1 : k;\n",
+    4: "  this is no C;\n",
+    5: "  n = n > 4 ? n / 2 : n;\n",
+    6: "  if (m > 0) {\n    return 0;\n  }\n",
+}
+
+
+def planted(schedule, problem, where, rank):
+    """Emit a candidate, with a fault written into the launcher of some."""
+    made = candidates.candidate(schedule, problem, where, rank)
+    kernel = made.kernel
+    text = kernel.files[kernel.source]
+    assert BEGINS in text
+    changed = text.replace(BEGINS, BEGINS + PLANTED.get(rank, ""))
+    kernel = dataclasses.replace(kernel, files={**kernel.files, kernel.source: changed})
+    return dataclasses.replace(made, kernel=kernel)
+
+
+@pytest.fixture
+def settings(tmp_path):
+    rules = Rules("test-cpu", rounds=3, seconds=0.002, timeout=20.0)
+    return Settings(WHERE, tmp_path / "tuning", Budget(), rules, peers=())
+
+
+def tuner(settings, emit=candidates.candidate, schedules=tuple(SMALL)):
+    return Tuner(settings, local(2), emit, lambda problem, where, name: list(schedules))
+
+
+@pytest.fixture
+def digests(monkeypatch):
+    """Let a planted text be its own kernel: its digest is what tells trials apart."""
+    from tilegen.emit.banner import digest
+
+    def of(self):
+        return digest(self.kernel.files[self.kernel.source])
+
+    monkeypatch.setattr(candidates.Candidate, "digest", property(of))
+
+
+def test_candidates_that_hang_crash_err_or_do_not_compile_cost_only_themselves(settings, digests):
+    settings = dataclasses.replace(settings, rules=dataclasses.replace(settings.rules, timeout=8.0))
+    told = []
+    one = tuner(settings, planted).tune(CASE, lambda state: told.append(state.done))
+    outcomes = one.search.outcomes
+    assert {p: outcomes[p].stage for p in outcomes} == {
+        0: "",
+        1: "verify",
+        2: "verify",
+        3: "verify",
+        4: "compile",
+        5: "verify",
+        6: "verify",
+        7: "",
+    }
+    assert "no answer within 8 s, killed" in outcomes[1].reason
+    assert "signal" in outcomes[2].reason
+    assert "expected" in outcomes[3].reason
+    assert "does not compile" in outcomes[4].reason and "error" in outcomes[4].reason
+    # Half an output, and none at all: neither passes on what another kernel wrote before.
+    for place in (5, 6):
+        assert "c[" in outcomes[place].reason and "nan" in outcomes[place].reason
+        assert outcomes[place].speedup == 0.0
+    assert one.row.schedule in {one.search.candidate(p).schedule for p in (0, 7)}
+    assert one.row.trials == "8 of 8 tried, 6 failed"
+    assert told[-1] == 8
+    assert len(one.failures()) == 6
+    assert not any(name.startswith("tilegen.bench.worker") for name in _children())
+
+
+def _children() -> list[str]:
+    found = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True)
+    return [line for line in found.stdout.decode().splitlines() if "tilegen.bench.worker" in line]
+
+
+def test_a_default_that_is_wrong_stops_the_search(settings, digests):
+    wrong = lambda s, p, w, rank: planted(s, p, w, 3 if rank == 0 else 0)  # noqa: E731
+    with pytest.raises(CheckFailed, match="the default schedule cannot be timed: verify"):
+        tuner(settings, wrong).tune(CASE, lambda state: None)
+
+
+def test_a_second_run_measures_nothing_again(settings, monkeypatch):
+    from tilegen.tune import search
+
+    two = SMALL[:2]
+    first = tuner(settings, schedules=two).tune(CASE, lambda state: None)
+    assert first.search is not None
+    again = tuner(settings, schedules=two).tune(CASE, lambda state: None)
+    assert again.search is None and again.row.text() == first.row.text()
+    # With --again the journal still knows every trial; only the confirming run is made.
+    monkeypatch.setattr(search, "measure", None)
+    settings = dataclasses.replace(settings, again=True)
+    third = tuner(settings, schedules=two).tune(CASE, lambda state: None)
+    assert third.search.outcomes == first.search.outcomes
+
+
+def test_a_changed_kernel_is_measured_again(settings, digests):
+    two = SMALL[:2]
+    settings = dataclasses.replace(settings, again=True)
+    tuner(settings, schedules=two).tune(CASE, lambda state: None)
+    path = next(settings.tables.rglob("*.jsonl"))
+    before = len(path.read_text().splitlines())
+
+    def changed(schedule, problem, where, rank):
+        made = candidates.candidate(schedule, problem, where, rank)
+        text = made.kernel.files[made.kernel.source] + "// another revision\n"
+        kernel = dataclasses.replace(
+            made.kernel, files={**made.kernel.files, made.kernel.source: text}
+        )
+        return dataclasses.replace(made, kernel=kernel)
+
+    tuner(settings, changed, two).tune(CASE, lambda state: None)
+    assert len(path.read_text().splitlines()) == 2 * before
+
+
+def test_ctrl_c_keeps_what_was_measured_and_a_rerun_goes_on(tmp_path):
+    command = [sys.executable, "-m", "tilegen", "tune", "softmax", "--target", "portable"]
+    command += ["--at", "m=8,n=16", "--budget", "6", "--peers", "none", "--jobs", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    running = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    until = time.monotonic() + 150
+
+    def journal() -> list[str]:
+        return [x for p in tmp_path.rglob("*.jsonl") for x in p.read_text().splitlines()]
+
+    while len(journal()) < 2 and running.poll() is None and time.monotonic() < until:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    printed = running.communicate(timeout=60)[0].decode()
+    assert running.returncode == 130, printed
+    assert "what was measured is kept" in printed
+    kept = journal()
+    assert 2 <= len(kept) < 6
+    assert not list(tmp_path.rglob("*.toml"))
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    entries = [json.loads(line) for line in journal()]
+    assert [json.loads(line) for line in kept] == entries[: len(kept)]
+    keys = [entry["key"] for entry in entries]
+    assert len(keys) == len(set(keys)) == 6
+    assert list(tmp_path.rglob("formula.toml"))
+
+
+def test_a_line_that_a_kill_cut_off_costs_one_trial(tmp_path):
+    context = {"toolchain": "gcc"}
+    book = Journal(tmp_path / "j" / "x.jsonl", context)
+    done = Outcome(verified="3 cases", seconds=(1.0,), ratios=(1.0,))
+    book.add("one m=1 threads=1", done)
+    with open(book.path, "a") as stream:
+        stream.write('{"key": "two m=1 threads=1", "outco')
+    again = Journal(book.path, context)
+    assert again.get("one m=1 threads=1") == done and again.verified("one") == "3 cases"
+    assert again.get("two m=1 threads=1") is None
+    again.add("three m=1 threads=1", done)
+    assert Journal(book.path, context).get("three m=1 threads=1") == done
+    assert Journal(book.path, {"toolchain": "clang"}).get("one m=1 threads=1") is None
+
+
+def test_winners_are_crossed_over_the_sizes_of_a_problem(settings):
+    cases = [dataclasses.replace(CASE, sizes={"m": m, "n": 24, "k": 24}) for m in (8, 48)]
+    found = tuner(settings, schedules=SMALL[:3]).run(cases, lambda case: lambda state: None)
+    rows = files.read(files.table_path(settings.tables, "test-cpu", "gemm")).rows
+    assert len(rows) == 2 and [t.row.sizes["m"] for t in found] == [8, 48]
+    for row in rows:
+        assert {r.schedule for r in rows} <= set(row.speedups)
+
+
+@pytest.mark.parametrize(
+    "ratios, winner",
+    [
+        ({"default": [1.0] * 8, "a": [1.005] * 8}, "default"),
+        ({"default": [1.0] * 8, "a": [1.05] * 8, "b": [1.055] * 8}, "a"),
+        ({"default": [1.0] * 8, "a": [1.05] * 8, "b": [1.2] * 8}, "b"),
+        ({"default": [1.0] * 8, "a": [0.9, 1.3, 0.8, 1.4, 1.1, 1.2, 1.0, 1.3]}, "default"),
+    ],
+)
+def test_ties_go_to_the_first_and_noise_never_replaces_the_default(ratios, winner):
+    assert pick(ratios) == winner
+
+
+def test_a_failed_trial_is_never_the_best():
+    failed = Outcome("time", "returned 22", "3 cases", (), ())
+    assert failed.speedup == 0.0 and not failed.ok
+    assert Outcome(verified="3 cases").speedup == 0.0
+
+
+def test_half_the_budget_is_drawn_the_same_for_the_same_seed():
+    first = candidates.sample(10, 100, seed=3)
+    assert first == candidates.sample(10, 100, seed=3) != candidates.sample(10, 100, seed=4)
+    assert first[0] == 0 and len(set(first)) == 10
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("gemm",), "tuning needs sizes"),
+        ((), "nothing to tune"),
+        (("gemm", "--at", "m=1"), "the sizes are m, n, k"),
+        (("gemm", "--at", "m=1,n=1,k=1", "--budget", "lots"), "neither trials nor minutes"),
+        (("gemm", "--at", "m=1,n=1,k=1", "--budget", "0"), "neither trials nor minutes"),
+        (("gemm", "--at", "m=1,n=1,k=1", "--peers", "nunpy"), "did you mean 'numpy'"),
+        (("gem", "--at", "m=1"), "did you mean 'gemm'"),
+    ],
+)
+def test_bad_words_are_answered_before_anything_runs(tilegen, words, message):
+    ran = tilegen("tune", *words)
+    assert ran.status == 2 and message in ran.err
+
+
+def test_show_prints_geometric_means(tilegen, settings, tmp_path):
+    from test_tables import row
+
+    path = files.table_path(tmp_path / "tuning", "some-cpu", "gemm")
+    files.update(path, [row(8, speedup=2.0), row(64, speedup=0.5)])
+    ran = tilegen("tune", "--show")
+    assert ran.status == 0
+    assert "geometric mean of 2 rows: 1.000 of the default, 0.500 of the best peer" in ran.out

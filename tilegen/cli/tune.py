@@ -1,0 +1,152 @@
+"""`tilegen tune`."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+from rich.progress import Progress
+
+from tilegen import registry
+from tilegen.bench.suites import BenchCase, read_suite
+from tilegen.cli import options as opt
+from tilegen.cli.console import out, progress
+from tilegen.errors import UsageError
+from tilegen.tables import report
+from tilegen.tables.lookup import parse_sizes
+from tilegen.targets import target as find_target
+from tilegen.tune import device
+from tilegen.tune.executors import places
+from tilegen.tune.search import Budget, Tell
+from tilegen.tune.trial import Rules
+from tilegen.tune.tuner import Settings, Tuned, Tuner
+
+
+def tune(
+    context: typer.Context,
+    kernel: Annotated[
+        Optional[str],
+        typer.Argument(metavar="[KERNEL|SUITE]", help="An operator with --at, or a suite's file."),
+    ] = None,
+    at: Annotated[
+        Optional[str], typer.Option("--at", help="Sizes, as m=512,n=4096,k=4096.")
+    ] = None,
+    target: Annotated[str, typer.Option("--target", "-t", help="Where.")] = "x86-64-v4",
+    budget: Annotated[
+        str, typer.Option("--budget", help="Of each case: trials (40), or minutes (5m).")
+    ] = "40",
+    threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads.")] = 1,
+    peers: Annotated[
+        Optional[str], typer.Option("--peers", help="Comma-separated; 'none' for none.")
+    ] = None,
+    folder: Annotated[
+        Optional[Path],
+        typer.Option("--tables", help="Folder of the tables; default: the project's."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the random sample.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", min=0, help="Compilers at once.")] = 0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Seconds an answer of a candidate may take.")
+    ] = 60.0,
+    scheduler: Annotated[
+        str, typer.Option("--scheduler", help="A Dask cluster, as tcp://host:8786.")
+    ] = "",
+    again: Annotated[bool, typer.Option("--again", help="Also cases with a fresh row.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Only print the tables and their geometric means.")
+    ] = False,
+) -> int:
+    """Search the best schedule of a problem at one size, or of every case of a suite, into a table.
+
+    Every candidate is compiled, verified against float64 and timed beside the default schedule, each in a
+    process that is killed when it hangs. Ctrl-C keeps what was measured; the same command goes on.
+
+    - `tilegen tune gemm --dtype f32 --at m=512,n=512,k=512 --budget 20`
+    - `tilegen tune benchmarks/suites/gemm_cpu.toml --budget 5m`
+    - `tilegen tune --show`
+    """
+    tables = folder or opt.tables_folder()
+    if show:
+        out.print(report.text(tables))
+        return 0
+    where = find_target(target)
+    cases, only = _cases(context, kernel, at, target)
+    key = device.device_key(where)
+    rules = Rules(key, threads if where.backend == "c_openmp" else 0, timeout=timeout)
+    wanted = None if peers is None else [p for p in peers.split(",") if p and p != "none"]
+    settings = Settings(
+        where, tables, _budget(budget), rules, wanted, seed=seed, schedule=only, again=again
+    )
+    where_run = places(scheduler, jobs)
+    try:
+        with progress("tuning") as bar:
+            found = Tuner(settings, where_run).run(cases, lambda case: _teller(bar, case))
+    except KeyboardInterrupt:
+        out.print("stopped; what was measured is kept, and the same command goes on from there")
+        return 130
+    finally:
+        with contextlib.suppress(Exception):
+            where_run.close()
+    for tuned in found:
+        _print(tuned)
+    out.print(f"tables: {tables / key}")
+    return 0
+
+
+def _cases(
+    context: typer.Context, kernel: str | None, at: str | None, target: str
+) -> tuple[list[BenchCase], str]:
+    if kernel is None:
+        raise UsageError("nothing to tune", "Name an operator with --at, or a suite.")
+    given = opt.given_fields(context, None, None, None, None, None, None)
+    only = given.pop("schedule", "")
+    if kernel.endswith(".toml"):
+        if given or at:
+            raise UsageError("a suite has its own fields and sizes", "Leave the other options out.")
+        return list(read_suite(Path(kernel)).cases), only
+    operator, implied = registry.operator_of(kernel)
+    case = BenchCase(operator, {**implied, **given}, {})
+    problem = case.spec(find_target(target)).problem
+    if at is None:
+        sizes = ",".join(f"{s.name}=512" for s in problem.sizes())
+        raise UsageError("tuning needs sizes", f"Give them: --at {sizes}")
+    return [BenchCase(operator, {**implied, **given}, parse_sizes(at, problem))], only
+
+
+def _budget(text: str) -> Budget:
+    number, minutes = text.removesuffix("m"), text.endswith("m")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if value <= 0 or (not minutes and value != int(value)):
+        raise UsageError(f"--budget {text} is neither trials nor minutes", "Examples: 40, 5m, 0.5m")
+    return Budget(seconds=60 * value) if minutes else Budget(trials=int(value))
+
+
+def _teller(bar: Progress, case: BenchCase) -> Tell:
+    task = bar.add_task(case.label())
+
+    def tell(state) -> None:
+        best = f"{case.label()}: best {state.best:.3f} of the default: {state.schedule}"
+        bar.update(task, total=state.total, completed=state.done, description=best)
+
+    return tell
+
+
+def _print(tuned: Tuned) -> None:
+    row = tuned.row
+    sizes = " ".join(f"{k}={v}" for k, v in row.sizes.items())
+    out.print(f"{row.problem} {sizes}: {row.schedule}")
+    if tuned.search is None:
+        out.print("  in the table already (--again measures it again)")
+        return
+    peers = ", ".join(f"{name} {ratio:.3f}" for name, ratio in row.peers.items()) or "none timed"
+    out.print(f"  {row.speedup:.3f} of the default (noise {row.noise:.1%}); peers: {peers}")
+    out.print(f"  {row.trials}; verified: {row.verified}")
+    for schedule, outcome in tuned.failures():
+        out.print(f"  failed at {outcome.stage}: {schedule}: {outcome.reason}")
+    for note in tuned.notes:
+        out.print(f"  note: {note}")

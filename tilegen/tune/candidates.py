@@ -1,0 +1,86 @@
+"""Which schedules are tried, and in which order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilegen import fields, registry
+from tilegen.emit.banner import split_banner
+from tilegen.emit.render import Rendered, render
+from tilegen.problems.base import Problem
+from tilegen.schedules.base import Schedule
+from tilegen.spec import KernelSpec
+from tilegen.tables.words import problem_options, problem_text, schedule_options, schedule_text
+from tilegen.targets import Target
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A schedule to try.
+
+    Attributes:
+        schedule: its words.
+        kernel: what was emitted for it.
+        rank: its place in the fixed order that breaks ties; the default has 0.
+    """
+
+    schedule: str
+    kernel: Rendered
+    rank: int
+
+    @property
+    def digest(self) -> str:
+        """Digest of the kernel's text."""
+        return split_banner(self.kernel.files[self.kernel.source])[0].body
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Every option of problem and schedule as text."""
+        problem = problem_options(problem_text(self.kernel.spec.problem))
+        return {**problem, **schedule_options(self.schedule)}
+
+
+def space(problem: Problem, where: Target, name: str = "") -> list[Schedule]:
+    """Every legal schedule worth a trial, the default first, in a fixed order.
+
+    Args:
+        problem: what is computed.
+        where: the target.
+        name: a schedule class; empty for all that accept the problem.
+    """
+    preferred = registry.schedule_class(problem, where, name)
+    found: dict[Schedule, None] = {preferred.default(problem, where): None}
+    for cls in registry.schedule_classes(problem.operator, where.backend):
+        if name in ("", cls.name) and cls.accepts(problem, where) is None:
+            default = cls.default(problem, where)
+            if not default.violations(problem, where):
+                found[default] = None
+            found |= dict.fromkeys(cls.space(problem, where))
+    return list(found)
+
+
+def candidate(schedule: Schedule, problem: Problem, where: Target, rank: int) -> Candidate:
+    """Emit a schedule."""
+    kernel = render(KernelSpec(problem, schedule, where))
+    return Candidate(schedule_text(schedule), kernel, rank)
+
+
+def neighbours(schedules: Sequence[Schedule], of: Schedule) -> list[int]:
+    """Places of the schedules of the same class that differ in one field, nearest first."""
+    names = fields.options(type(of))
+    found = []
+    for place, other in enumerate(schedules):
+        if type(other) is type(of):
+            changed = sum(getattr(other, n) != getattr(of, n) for n in names)
+            if changed:
+                found.append((changed, abs(place - schedules.index(of)), place))
+    return [place for changed, _, place in sorted(found) if changed == 1]
+
+
+def sample(count: int, size: int, seed: int) -> list[int]:
+    """The default's place, then others at random, the same for the same seed."""
+    others = list(range(1, size))
+    random.Random(seed).shuffle(others)
+    return [0, *others][: max(1, count)]

@@ -1,0 +1,200 @@
+"""Searches the schedules of one problem at one size within a budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+
+from tilegen.errors import CheckFailed
+from tilegen.schedules.base import Schedule
+from tilegen.tune.candidates import Candidate, neighbours, sample
+from tilegen.tune.executors import Places
+from tilegen.tune.journal import Journal
+from tilegen.tune.trial import Compiled, Job, Outcome, Rules, compile_candidate, measure
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a search stops.
+
+    Attributes:
+        trials: most candidates, those known from an earlier run included; 0 for all.
+        seconds: longest time; 0 for no limit.
+    """
+
+    trials: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class Progress:
+    """What a search tells while it runs.
+
+    Attributes:
+        best: speedup of the best candidate so far.
+        schedule: its words.
+        done, total: trials.
+    """
+
+    best: float = 0.0
+    schedule: str = ""
+    done: int = 0
+    total: int = 0
+
+
+Tell = Callable[[Progress], None]
+
+
+@dataclass
+class Search:
+    """A search over one list of candidates.
+
+    Attributes:
+        sizes: extents at which candidates are timed.
+        rules: how trials run.
+        places: where they run.
+        journal: what is known, and where results are kept.
+        emit: emits the candidate of a place in `schedules`.
+        schedules: the space; the first is the default.
+        tell: called after each trial.
+        outcomes: results by candidate.
+    """
+
+    sizes: Mapping[str, int]
+    rules: Rules
+    places: Places
+    journal: Journal
+    emit: Callable[[int], Candidate]
+    schedules: Sequence[Schedule]
+    tell: Tell = lambda _: None
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    _candidates: dict[int, Candidate] = field(default_factory=dict)
+    _compiled: dict[int, Compiled] = field(default_factory=dict)
+    _progress: Progress = field(default_factory=Progress)
+    _until: float = float("inf")
+
+    def run(self, budget: Budget, seed: int = 0) -> None:
+        """Try candidates until the budget is spent.
+
+        All of them where the budget allows; else half of it on a random sample, the rest on the
+        neighbours of the best, then on further random ones.
+
+        Raises:
+            CheckFailed: the default itself does not compile or is wrong: nothing can be compared.
+        """
+        size = len(self.schedules)
+        trials = min(size, budget.trials or size)
+        self._progress.total = trials
+        if budget.seconds:
+            self._until = time.monotonic() + budget.seconds
+        self._require_default()
+        if trials == size:
+            self._try(list(range(size)))
+            return
+        order = sample(size, size, seed)
+        self._try(order[: max(1, trials // 2)])
+        while len(self.outcomes) < trials and not self._spent():
+            best = self.best()
+            near = neighbours(self.schedules, self.schedules[best]) if best is not None else []
+            fresh = [p for p in [*near, *order] if p not in self.outcomes]
+            self._try(fresh[: min(4, trials - len(self.outcomes))])
+
+    def also(self, places: Sequence[int]) -> None:
+        """Measure these candidates too, whatever the budget."""
+        self._until = float("inf")
+        self._try(places)
+
+    def best(self) -> int | None:
+        """Place of the fastest candidate; of equal ones the first."""
+        right = [p for p, o in self.outcomes.items() if o.ok]
+        return max(right, key=lambda p: (self.outcomes[p].speedup, -p), default=None)
+
+    def candidate(self, place: int) -> Candidate:
+        """The emitted candidate of a place."""
+        if place not in self._candidates:
+            self._candidates[place] = self.emit(place)
+        return self._candidates[place]
+
+    def job(self, place: int) -> Job:
+        """A candidate with its library. Raises CheckFailed if it does not compile."""
+        if place not in self._compiled:
+            future = self.places.compilers.submit(compile_candidate, self.candidate(place).kernel)
+            self._compiled[place] = future.result()
+        compiled, made = self._compiled[place], self.candidate(place)
+        if not compiled.image:
+            raise CheckFailed(f"{made.schedule} does not compile: {compiled.reason}")
+        target = made.kernel.spec.target.name
+        operator = made.kernel.spec.problem.operator
+        return Job(operator, target, made.options, made.kernel.symbol, compiled.image)
+
+    def key(self, place: int) -> str:
+        """Name of a trial in the journal."""
+        return Journal.key(self.candidate(place).digest, self.sizes, self.rules.threads)
+
+    def _spent(self) -> bool:
+        return time.monotonic() > self._until
+
+    def _require_default(self) -> None:
+        self._try([0])
+        outcome = self.outcomes.get(0)
+        if outcome is None or not outcome.ok:
+            why = f"{outcome.stage}: {outcome.reason}" if outcome else "no time for it"
+            raise CheckFailed(f"the default schedule cannot be timed: {why}")
+
+    def _try(self, wanted: Sequence[int]) -> None:
+        """Compile in parallel, measure as libraries arrive, keep each result at once."""
+        compiling: dict[Future, int] = {}
+        measuring: dict[Future, int] = {}
+        for place in wanted:
+            if place in self.outcomes:
+                continue
+            known = self.journal.get(self.key(place))
+            if known is not None:
+                self._keep(place, known, fresh=False)
+            elif place in self._compiled:
+                self._measure(place, measuring)
+            else:
+                kernel = self.candidate(place).kernel
+                compiling[self.places.compilers.submit(compile_candidate, kernel)] = place
+        try:
+            while compiling or measuring:
+                if self._spent():
+                    return
+                done, _ = wait([*compiling, *measuring], return_when=FIRST_COMPLETED)
+                for future in sorted(done, key=lambda f: {**compiling, **measuring}[f]):
+                    if future in measuring:
+                        self._keep(measuring.pop(future), future.result(), fresh=True)
+                        continue
+                    place = compiling.pop(future)
+                    self._compiled[place] = future.result()
+                    if not self._spent():
+                        self._measure(place, measuring)
+        finally:
+            for future in [*compiling, *measuring]:
+                future.cancel()
+
+    def _measure(self, place: int, measuring: dict[Future, int]) -> None:
+        compiled = self._compiled[place]
+        if not compiled.image:
+            self._keep(place, Outcome("compile", compiled.reason), fresh=True)
+            return
+        verified = self.journal.verified(self.candidate(place).digest)
+        arguments = (self.job(place), self.job(0), self.sizes, self.rules, verified)
+        future = self.places.timers.submit(measure, *arguments)
+        if future.done():
+            self._keep(place, future.result(), fresh=True)
+        else:
+            measuring[future] = place
+
+    def _keep(self, place: int, outcome: Outcome, fresh: bool) -> None:
+        self.outcomes[place] = outcome
+        if fresh and outcome.stage != "baseline":
+            self.journal.add(self.key(place), outcome)
+        self._progress.done = len(self.outcomes)
+        best = self.best()
+        if best is not None:
+            self._progress.best = self.outcomes[best].speedup
+            self._progress.schedule = self.candidate(best).schedule
+        self.tell(self._progress)
