@@ -78,3 +78,25 @@ def test_i15_a_caller_whose_stack_is_aligned_to_8_bytes(tmp_path):
     if missing_features(emitted("x86-64-v4").spec.target):
         pytest.skip("this CPU lacks AVX-512")
     run("x86-64-v4", "heap", tmp_path, "-O1", "-mpreferred-stack-boundary=3", openmp=False)
+
+
+@pytest.mark.skipif(
+    not (shutil.which("aarch64-linux-gnu-gcc") and shutil.which("qemu-aarch64")),
+    reason="needs aarch64-linux-gnu-gcc and qemu-aarch64",
+)
+@pytest.mark.parametrize("what", ["heap", "pages", "many"])
+def test_neon_under_qemu(what, tmp_path):
+    kernel = emitted("neon")
+    source = build.lay_out(kernel, tmp_path)
+    shutil.copy(DRIVER, tmp_path)
+    command = ["aarch64-linux-gnu-gcc", "-std=gnu11", "-O2", "-static", "-fopenmp", "-pthread"]
+    command += [f"-DKERNEL_FILE={source.name}", f"-DLAUNCH={kernel.symbol}", "driver.c", "-lm"]
+    subprocess.run([*command, "-o", "driver"], cwd=tmp_path, check=True)
+    ran = subprocess.run(
+        ["qemu-aarch64", "./driver", what],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0 and ran.stdout == "right\n", ran.stdout + ran.stderr
