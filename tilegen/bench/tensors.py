@@ -25,7 +25,7 @@ def device_tensors(
     for _ in range(count):
         made = {}
         for t in problem.tensors():
-            shape = [sizes[d] for d in t.dims]
+            shape = t.shape(sizes)
             kind = tensor(np.zeros(1, t.dtype.numpy)).dtype
             if t.is_read and t.dtype.is_float:
                 made[t.name] = torch.randn(shape, device="cuda").to(kind)

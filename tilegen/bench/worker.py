@@ -60,7 +60,7 @@ class Competitor:
         arrays = problem.draw(sizes, rng)
         for tensor in problem.tensors():
             if tensor.name not in arrays:
-                shape = [sizes[d] for d in tensor.dims]
+                shape = tensor.shape(sizes)
                 arrays[tensor.name] = np.zeros(shape, tensor.dtype.numpy)
         scalars = problem.draw_scalars(rng)
         if self.built is not None:

@@ -19,11 +19,14 @@ _CPU = {
     "torch": "tilegen.bench.peers.torch_cpu:TorchCpu",
     "onednn": "tilegen.bench.peers.torch_cpu:OneDnn",
     "onednn_prepacked": "tilegen.bench.peers.torch_cpu:OneDnnPrepacked",
+    "torch_sdpa": "tilegen.bench.peers.torch_attention:TorchCpuAttention",
 }
 _GPU = {
     "tilegen": "tilegen.bench.peers.own:OwnGpu",
     "torch": "tilegen.bench.peers.torch_gpu:TorchEager",
     "torch.compile": "tilegen.bench.peers.torch_gpu:TorchCompile",
+    "cudnn": "tilegen.bench.peers.torch_attention:CudnnAttention",
+    "flash": "tilegen.bench.peers.torch_attention:FlashAttention",
     "copy": "tilegen.bench.peers.torch_gpu:DeviceCopy",
 }
 
