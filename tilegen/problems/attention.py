@@ -269,12 +269,12 @@ class Attention(Problem):
             (1, 2, 2, bm - 1, bn + 1),
             (1, 3, 1, bm + 1, bn - 1),
             (1, 2, 1, 3, 2 * bn + 5),
-            (2, 2, 2, 2 * bm + 7, 67),
-            (1, 6, 2, bm + 59, 3 * bn + 1),
             (1, 1, 1, 1, 8),
             (0, 2, 1, 4, 4),
             (1, 2, 1, 0, 4),
             (1, 2, 2, 4, 0),
+            (2, 2, 2, 2 * bm + 7, 67),
+            (1, 6, 2, bm + 59, 3 * bn + 1),
         ]
         names = ("batch", "heads", "kv_heads", "seq_q", "seq_k")
         return [dict(zip(names, shape)) for shape in shapes]
