@@ -30,8 +30,8 @@ class MmaGemmPlan(Plan):
     """Numbers of `templates/cuda/gemm_mma.cu.j2`; sizes in elements unless the name says bytes.
 
     Attributes:
-        widths: bytes of a copy for which there is a kernel, widest first.
-        wider: all widths but the narrowest, narrowest first.
+        wider: bytes of a copy for which there is a main loop, widest first, but for the narrowest.
+        narrowest: bytes of the narrowest copy: one element, or 4.
         rounds: 1 if operands are rounded before they are multiplied.
     """
 
@@ -65,8 +65,8 @@ class MmaGemmPlan(Plan):
     narrow_type: str
     narrow_suffix: str
     rounds: int
-    widths: tuple[int, ...]
     wider: tuple[int, ...]
+    narrowest: int
     ldmatrix_suffixes: tuple[str, ...]
     a_part: str
     b_part: str
@@ -119,8 +119,8 @@ class MmaGemmPlan(Plan):
             narrow_type=narrow_type,
             narrow_suffix=narrow_suffix,
             rounds=int(problem.dtype is TF32),
-            widths=widths,
-            wider=widths[-2::-1],
+            wider=widths[:-1],
+            narrowest=widths[-1],
             ldmatrix_suffixes=tuple(
                 text for text, used in (("", any(orders)), (".trans", not all(orders))) if used
             ),
@@ -167,7 +167,7 @@ class MmaGemmPlan(Plan):
             Fact("part of a warp", f"{self.warp_m} x {self.warp_n}", "results in registers"),
             Fact(
                 "copies",
-                ", ".join(str(w) for w in self.widths) + " bytes",
+                ", ".join(str(w) for w in (*self.wider, self.narrowest)) + " bytes",
                 "chosen at launch by strides and pointers",
             ),
         ]
