@@ -3,8 +3,8 @@
 //
 // Formula   z[m,n] = acc + bias[n]; c[m,n] = silu(z) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    d32ffc736ee9  (command, templates and emitter)
-// Body      fa8a5c2c647c  (everything below this comment)
+// Inputs    d4ceabc307a5  (command, templates and emitter)
+// Body      489b05bdea8c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_tn_e53fb96_128x128x32_s3_sm80.h"
@@ -349,16 +349,12 @@ __device__ __forceinline__ void store_part(const Epilogue &epilogue, const Shape
   }
 }
 
-// The tile of this block, with operands copied in pieces of kWidth bytes.
+// Sum up a warp's part of the block's tile; operands are copied in pieces of kWidth bytes.
 template <int kWidth>
-__device__ __forceinline__ void compute_tile(const Shape &shape, const Element *a, int64_t lda,
-                                             const Element *b, int64_t ldb,
-                                             const Epilogue &epilogue) {
-  extern __shared__ __align__(128) char shared[];
-  const uint32_t ring = shared_address(shared);
-  const uint32_t warp = threadIdx.x / 32;
-  const uint32_t warp_m = warp / kWarpsN * kWarpM, warp_n = warp % kWarpsN * kWarpN;
-
+__device__ __forceinline__ void multiply(const Shape &shape, const Element *a, int64_t lda,
+                                         const Element *b, int64_t ldb, uint32_t ring,
+                                         uint32_t warp_m, uint32_t warp_n,
+                                         Sum (&acc)[kFragmentsM][kFragmentsN][4]) {
   const Position at = tile_position(shape, block_index());
   const int64_t a_pitch = lda * kSize, b_pitch = ldb * kSize;
   const char *a_source = first_piece_a<kWidth>(a, lda, at.m);
@@ -384,7 +380,6 @@ __device__ __forceinline__ void compute_tile(const Shape &shape, const Element *
   // The first stage has arrived, whichever threads copied it.
   __syncthreads();
 
-  Sum acc[kFragmentsM][kFragmentsN][4] = {};
   uint32_t a_part[2][kFragmentsM][4], b_part[2][kFragmentsN][2];
   load_a(a_part[0], ring, warp_m, 0);
   load_b(b_part[0], ring + kBytesA, warp_n, 0);
@@ -415,43 +410,36 @@ __device__ __forceinline__ void compute_tile(const Shape &shape, const Element *
       }
     }
   }
+}
+
+// Compute one tile. All rows of A and B start on a multiple of `width` bytes.
+extern "C" __global__ void __launch_bounds__(kThreads, kResident)
+    tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80_kernel(
+        Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
+        Epilogue epilogue, int width) {
+  extern __shared__ __align__(128) char shared[];
+  const uint32_t ring = shared_address(shared);
+  const uint32_t warp = threadIdx.x / 32;
+  const uint32_t warp_m = warp / kWarpsN * kWarpM, warp_n = warp % kWarpsN * kWarpN;
+  Sum acc[kFragmentsM][kFragmentsN][4] = {};
+  switch (width) {
+    case 16:
+      multiply<16>(shape, a, lda, b, ldb, ring, warp_m, warp_n, acc);
+      break;
+    case 8:
+      multiply<8>(shape, a, lda, b, ldb, ring, warp_m, warp_n, acc);
+      break;
+    case 4:
+      multiply<4>(shape, a, lda, b, ldb, ring, warp_m, warp_n, acc);
+      break;
+    default:
+      multiply<2>(shape, a, lda, b, ldb, ring, warp_m, warp_n, acc);
+  }
 
   copy_wait<0>();
   // No copy is under way and no warp reads the ring any more: the sums may take its place.
   __syncthreads();
   store_part(epilogue, shape, warp_m, warp_n, shared, acc);
-}
-
-// For operands whose rows all start on a multiple of 16 bytes.
-extern "C" __global__ void __launch_bounds__(kThreads, kResident)
-    tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80_copy16(
-        Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
-        Epilogue epilogue) {
-  compute_tile<16>(shape, a, lda, b, ldb, epilogue);
-}
-
-// For operands whose rows all start on a multiple of 8 bytes.
-extern "C" __global__ void __launch_bounds__(kThreads, kResident)
-    tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80_copy8(
-        Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
-        Epilogue epilogue) {
-  compute_tile<8>(shape, a, lda, b, ldb, epilogue);
-}
-
-// For operands whose rows all start on a multiple of 4 bytes.
-extern "C" __global__ void __launch_bounds__(kThreads, kResident)
-    tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80_copy4(
-        Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
-        Epilogue epilogue) {
-  compute_tile<4>(shape, a, lda, b, ldb, epilogue);
-}
-
-// For operands whose rows all start on a multiple of 2 bytes.
-extern "C" __global__ void __launch_bounds__(kThreads, kResident)
-    tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80_copy2(
-        Shape shape, const Element *a, int64_t lda, const Element *b, int64_t ldb,
-        Epilogue epilogue) {
-  compute_tile<2>(shape, a, lda, b, ldb, epilogue);
 }
 
 }  // namespace gemm_f16_tn_e53fb96_128x128x32_s3_sm80
@@ -543,27 +531,24 @@ extern "C" cudaError_t tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80(
   const int64_t strides = lda | ldb;
   const uintptr_t addresses = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b);
   const uint64_t starts = addresses | static_cast<uint64_t>(strides * kSize);
-  auto kernel = tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80_copy2;
-  if (starts % 4 == 0) {
-    kernel = tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80_copy4;
+  int width = 16;
+  while (starts % static_cast<uint64_t>(width) != 0) {
+    width /= 2;
   }
-  if (starts % 8 == 0) {
-    kernel = tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80_copy8;
-  }
-  if (starts % 16 == 0) {
-    kernel = tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80_copy16;
-  }
+
   // A block must ask for its shared memory, on every device anew, once it needs more than 48 KB.
   constexpr int kRingBytes = kStages * (kBytesA + kBytesB);
   constexpr int kStagingBytes = kWarpsM * kWarpsN * kStagingSums * static_cast<int>(sizeof(Sum));
   constexpr int kSharedBytes = kRingBytes > kStagingBytes ? kRingBytes : kStagingBytes;
+  const auto kernel = tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80_kernel;
   const cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (status != cudaSuccess) {
     return status;
   }
   kernel<<<static_cast<unsigned>(shape.tiles), kThreads, kSharedBytes, stream>>>(
-      shape, static_cast<const Element *>(a), lda, static_cast<const Element *>(b), ldb, epilogue);
+      shape, static_cast<const Element *>(a), lda, static_cast<const Element *>(b), ldb, epilogue,
+      width);
   return cudaPeekAtLastError();
 }
 
