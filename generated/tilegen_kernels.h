@@ -28,6 +28,7 @@
 #include "cuda/cross_entropy_f32_v16_sm80.h"
 #include "cuda/gemm_bf16_tn_128x256x64_s4_c2_sm90a.h"
 #include "cuda/gemm_bf16_tn_bias_gelu_128x128x64_s4_c2_pp_sm90a.h"
+#include "cuda/gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80.h"
 #include "cuda/gemm_bf16_tn_blas_128x128x32_s4_sm80.h"
 #include "cuda/gemm_bf16_tn_residual_16x64x64_s10_w1_swap_k2_sm90a.h"
 #include "cuda/gemm_bf16_tt_bias_gelu_128x256x32_s3_sm80.h"

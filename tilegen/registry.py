@@ -31,6 +31,7 @@ _SCHEDULES = [
     "tilegen.schedules.attention_blocked:BlockedAttention",
     "tilegen.schedules.gemm_simt:SimtGemm",
     "tilegen.schedules.gemm_mma:MmaGemm",
+    "tilegen.schedules.gemm_gemv:GemvGemm",
     "tilegen.schedules.elementwise:ElementPacks",
     "tilegen.schedules.elementwise:ElementLoops",
     "tilegen.schedules.permute:TileShared",

@@ -22,6 +22,7 @@ _PLANS = {
     "MmaGemm": "tilegen.plans.gemm_mma:MmaGemmPlan",
     "PackedGemm": "tilegen.plans.gemm_packed:PackedGemmPlan",
     "WgmmaGemm": "tilegen.plans.gemm_wgmma:WgmmaGemmPlan",
+    "GemvGemm": "tilegen.plans.gemm_gemv:GemvGemmPlan",
     "SkinnyGemm": "tilegen.plans.gemm_skinny:SkinnyGemmPlan",
 }
 
