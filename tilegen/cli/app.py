@@ -8,7 +8,19 @@ import traceback
 
 import typer
 
-from tilegen.cli import bench, build, check, doctor, emit, listing, options, plan, simulate, tune
+from tilegen.cli import (
+    bench,
+    build,
+    check,
+    dispatch,
+    doctor,
+    emit,
+    listing,
+    options,
+    plan,
+    simulate,
+    tune,
+)
 from tilegen.cli import verify
 from tilegen.cli.console import err
 from tilegen.errors import TilegenError
@@ -25,6 +37,7 @@ missing."""
 COMMANDS = (
     ("emit", emit.emit, options.EXTRA),
     ("check", check.check, None),
+    ("dispatch", dispatch.dispatch, options.EXTRA),
     ("plan", plan.plan, options.EXTRA),
     ("verify", verify.verify, options.EXTRA),
     ("simulate", simulate.simulate, options.EXTRA),
