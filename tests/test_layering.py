@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = [
     {"errors"},
     {"names"},
+    {"shared_files"},
     {"values"},
     {"fields"},
     {"formula"},

@@ -22,6 +22,7 @@ _PUBLIC = {
     "TilegenError": "tilegen.errors",
     "emit": "tilegen.emit",
     "formula": "tilegen.formula",
+    "load": "tilegen.runtime.bundle",
     "target": "tilegen.targets",
 }
 

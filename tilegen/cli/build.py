@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -12,6 +11,7 @@ from tilegen.artifacts import project
 from tilegen.cli import options as opt
 from tilegen.cli.console import out, progress
 from tilegen.emit.render import render
+from tilegen.runtime.bundle_build import build_into
 from tilegen.toolchain import build as toolchain
 
 
@@ -27,22 +27,30 @@ def build(
     assignments: opt.SetOption = None,
     kernels: opt.GlobOption = "*",
     folder: Annotated[
-        Optional[Path], typer.Option("--out-dir", "-o", help="Also copy the libraries here.")
+        Optional[Path],
+        typer.Option("--out-dir", "-o", help="Folder for tilegen.load and C programs."),
     ] = None,
 ) -> int:
-    """Compile kernels to shared libraries, in the cache and on request in a folder."""
+    """Compile kernels to shared libraries, in the cache or, with cubins, headers and a manifest, in a folder.
+
+    `tilegen.load(DIR)` and C programs run what lies in the folder without a compiler or templates.
+    """
     given = opt.given_fields(context, tile, stages, dtype, layout, epilogue, assignments)
     chosen = opt.specs(kernel, target, given, kernels)
     style = project.style()
     with progress("building") as bar:
         task = bar.add_task("", total=len(chosen))
-        for spec in chosen:
-            made = render(spec, style)
-            bar.update(task, description=made.stem)
-            library = toolchain.library(made)
-            if folder is not None:
-                folder.mkdir(parents=True, exist_ok=True)
-                library = Path(shutil.copy2(library, folder / f"lib{made.symbol}.so"))
-            bar.advance(task)
-            out.print(str(library))
+        if folder is not None:
+            rendered = [render(spec, style) for spec in chosen]
+            done = lambda k: bar.update(task, description=k.stem, advance=1)  # noqa: E731
+            libraries = build_into(folder, rendered, done)
+        else:
+            libraries = []
+            for spec in chosen:
+                made = render(spec, style)
+                bar.update(task, description=made.stem)
+                libraries.append(toolchain.library(made))
+                bar.advance(task)
+    for library in libraries:
+        out.print(str(library))
     return 0

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
-import tempfile
 import tomllib
-import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tilegen.errors import UsageError
+from tilegen.shared_files import locked, replace
 from tilegen.tables.rows import Row, from_table
 
 SCHEMA = 1
@@ -150,31 +146,3 @@ def update(path: Path, new: Iterable[Row]) -> Table:
         rows |= {row.key: row for row in new}
         replace(path, text_of(old.device, old.operator, rows.values()).encode())
     return read(path)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file that is to be replaced; another process waits meanwhile."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    name = f"tilegen-{os.getuid()}-{zlib.crc32(str(path.resolve()).encode()):08x}.lock"
-    with open(Path(tempfile.gettempdir()) / name, "a") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(handle, fcntl.LOCK_UN)
-
-
-def replace(path: Path, data: bytes) -> None:
-    """Write a file through a temporary one in its folder, so that readers see the old or the new."""
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(scratch, 0o644)
-        os.replace(scratch, path)
-    except BaseException:
-        os.unlink(scratch)
-        raise

@@ -84,13 +84,13 @@ def cached(kind: str, key: str, names: tuple[str, ...], build: Callable[[Path], 
         missing = [name for name in names if not (made / name).exists()]
         if missing:
             raise FileNotFoundError(f"building {kind} did not make {', '.join(missing)}")
-        if final.exists():
-            shutil.rmtree(final, ignore_errors=True)
         try:
             made.rename(final)
         except OSError:
+            # Another process was first, and its folder may be in use; only a damaged one is replaced.
             if not all((final / name).exists() for name in names):
-                raise
+                final.rename(Path(scratch) / "damaged")
+                made.rename(final)
     _shrink(root, keep=final)
     return final
 

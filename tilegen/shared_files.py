@@ -1,0 +1,39 @@
+"""Files that several processes write: whole or not at all, one writer at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file that is to be replaced; another process waits meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    name = f"tilegen-{os.getuid()}-{zlib.crc32(str(path.resolve()).encode()):08x}.lock"
+    with open(Path(tempfile.gettempdir()) / name, "a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file through a temporary one in its folder, so that readers see the old or the new."""
+    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(scratch, 0o644)
+        os.replace(scratch, path)
+    except BaseException:
+        os.unlink(scratch)
+        raise
