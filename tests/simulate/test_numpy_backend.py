@@ -34,7 +34,7 @@ def cuda_kernels() -> list[Rendered]:
 def small_cases(kernel: Rendered, count: int):
     """Cases spread over the kernel's grid that are cheap to compute."""
     cases = list(case_grid(kernel.plan.problem, kernel.plan.schedule.tile_extents(), 1))
-    cheap = [c for c in cases if np.prod([max(1, n) for n in c.sizes.values()]) < 400_000]
+    cheap = [c for c in cases if kernel.plan.problem.flops(c.sizes) < 4_000_000]
     return cheap[:: max(1, len(cheap) // count)]
 
 
@@ -43,10 +43,14 @@ def test_numpy_backend_is_right_and_agrees_with_the_core(kernel):
     # A small machine, so that blocks take several tiles each.
     simulated = SimulatedKernel(kernel, multiprocessors=2, backend=numpy_backend)
     other = SimulatedKernel(kernel, Options(detectors=False), multiprocessors=2)
-    for case in small_cases(kernel, 4):
+    ran = 0
+    for case in small_cases(kernel, 3):
         arrays, scalars, expected = prepare(kernel.plan, case)
         views = {name: place.array for name, place in arrays.items()}
         again, _, _ = prepare(kernel.plan, case)
+        if simulated.record(views, scalars).recording.status:
+            continue  # refused, as `_supports` says; what it may refuse is tested elsewhere
+        ran += 1
         simulated.run(views, scalars)
         worst, where = compare(kernel.plan, arrays, expected)
         assert worst <= 1, f"{case}: {where}"
@@ -61,6 +65,7 @@ def test_numpy_backend_is_right_and_agrees_with_the_core(kernel):
             with np.errstate(invalid="ignore"):
                 close = np.abs(ours.astype(np.float64) - theirs.astype(np.float64)) <= 2 * bound
             assert (close | (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))).all(), name
+    assert ran
 
 
 HEAD = ".version 9.0\n.target sm_90a\n.address_size 64\n"
