@@ -40,6 +40,18 @@ class ArgumentError(UsageError):
     """An array or a size that a built kernel does not take: wrong dtype, shape, stride or overlap."""
 
 
+class CallRefused(ArgumentError):
+    """A call that a kernel's `_supports` refuses.
+
+    Attributes:
+        code: what `_supports` returned; the kernel's header explains it.
+    """
+
+    def __init__(self, message: str, hint: str = "", code: int = 0) -> None:
+        super().__init__(message, hint)
+        self.code = code
+
+
 class CheckFailed(TilegenError):
     """A check ran and found something: drift in generated files, a result outside its bound."""
 

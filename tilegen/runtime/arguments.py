@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilegen.emit.signature import Argument, arguments
-from tilegen.errors import ArgumentError
+from tilegen.errors import ArgumentError, CallRefused
 from tilegen.plans.base import Plan
 from tilegen.problems.base import Tensor
 
@@ -222,3 +222,25 @@ def _value(argument: Argument, views, sizes, scalars, wanted, last, workspace) -
         case "threads":
             return ctypes.c_int(last)
     raise AssertionError(argument.role)
+
+
+def require_supported(plan: Plan, function: Any, values: list[Any]) -> None:
+    """Ask a kernel's `_supports` about a call.
+
+    Args:
+        plan: the kernel's plan.
+        function: the C function `<symbol>_supports`.
+        values: the call's arguments as `marshal` gave them.
+
+    Raises:
+        CallRefused: with the code and the reason from the header.
+    """
+    roles = [a.role for a in arguments(plan)]
+    kept = [v for v, role in zip(values, roles) if role in ("size", "pointer", "stride")]
+    function.restype = ctypes.c_int
+    code = function(*kept)
+    if code:
+        reasons = {1: "a size is negative", 2: "a stride is smaller than what it must step over"}
+        reasons |= {3: "an array that has elements has no address"}
+        reasons |= {r.code: r.reason for r in plan.refusals}
+        raise CallRefused(f"the kernel refuses the call: {reasons.get(code, code)}", code=code)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tilegen.errors import ArgumentError, BuildError
 from tilegen.plans.base import Plan
-from tilegen.runtime.arguments import marshal
+from tilegen.runtime.arguments import marshal, require_supported
 
 # OpenMP's threads do not survive a fork, and libgomp waits for them: a child of a process that has
 # used them computes on one thread.
@@ -40,6 +40,7 @@ class CpuKernel:
         self._dll = ctypes.CDLL(str(library))
         self._launch = getattr(self._dll, symbol)
         self._launch.restype = ctypes.c_int
+        self._supports = getattr(self._dll, f"{symbol}_supports")
         self._workspace = None
         if plan.uses_workspace:
             self._workspace = getattr(self._dll, f"{symbol}_workspace")
@@ -74,6 +75,7 @@ class CpuKernel:
             space = np.empty(max(1, self._workspace(*in_order)), np.uint8)
             address = (space.ctypes.data, space.nbytes)
         values, sizes = marshal(self.plan, arrays, scalars, num_threads, address)
+        require_supported(self.plan, self._supports, values)
         keep = (arrays, space)
 
         def call() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tilegen.emit.render import Rendered
 from tilegen.errors import ArgumentError
-from tilegen.runtime.arguments import View, marshal
+from tilegen.runtime.arguments import View, marshal, require_supported
 from tilegen.runtime.driver import Driver
 from tilegen.runtime.gpu import driver, on_device
 from tilegen.simulate.host import Copy, Fill, Host, build_host
@@ -62,6 +62,8 @@ class DeviceOnlyKernel:
             ArgumentError: the arrays do not fit, or the launcher refused the call.
         """
         values, sizes = marshal(self.kernel.plan, views, scalars, 0)
+        supports = self._host.function(f"{self.kernel.symbol}_supports")
+        require_supported(self.kernel.plan, supports, values)
         recording = self._host.record(self.kernel.symbol, values)
         if recording.status:
             raise ArgumentError(f"the launcher returned {recording.status} for sizes {sizes}")

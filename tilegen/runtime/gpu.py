@@ -11,7 +11,7 @@ import numpy as np
 
 from tilegen.errors import ArgumentError, ToolMissing
 from tilegen.plans.base import Plan
-from tilegen.runtime.arguments import View, marshal
+from tilegen.runtime.arguments import View, marshal, require_supported
 
 # Values of cudaError_t that a wrong call gives, named in messages.
 _ERRORS = {1: "cudaErrorInvalidValue", 9: "cudaErrorInvalidConfiguration", 700: "illegal address"}
@@ -70,6 +70,7 @@ class GpuKernel:
         self._dll = ctypes.CDLL(str(library))
         self._launch = getattr(self._dll, symbol)
         self._launch.restype = ctypes.c_int
+        self._supports = getattr(self._dll, f"{symbol}_supports")
         self._workspace = None
         if plan.uses_workspace:
             self._workspace = getattr(self._dll, f"{symbol}_workspace")
@@ -98,6 +99,7 @@ class GpuKernel:
             self._driver.memset_d8(memory, 0, count)
             space = (int(memory), count)
         values, sizes = marshal(self.plan, arrays, scalars, stream, space)
+        require_supported(self.plan, self._supports, values)
         status = self._launch(*values)
         if memory is not None:
             self._driver.Context.synchronize()

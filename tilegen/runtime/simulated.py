@@ -10,7 +10,7 @@ import numpy as np
 
 from tilegen.emit.render import Rendered
 from tilegen.errors import ArgumentError
-from tilegen.runtime.arguments import View, marshal
+from tilegen.runtime.arguments import View, marshal, require_supported
 from tilegen.simulate import Finding, Memory, Options, Outcome, run_ptx
 from tilegen.simulate.host import Host, Recording, build_host, perform
 from tilegen.simulate.launch import Buffer, Launch
@@ -95,6 +95,8 @@ class SimulatedKernel:
             buffer = memory.allocate("workspace", np.zeros(max(1, count), np.uint8))
             space = (buffer.address, count)
         values, sizes = marshal(self.kernel.plan, views, scalars, 0, space)
+        supports = self._host.function(f"{self.kernel.symbol}_supports")
+        require_supported(self.kernel.plan, supports, values)
         return Call(self._host.record(self.kernel.symbol, values), memory, sizes)
 
     def run(self, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, float]) -> None:

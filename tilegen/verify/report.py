@@ -58,7 +58,10 @@ def verify_kernel(kernel: Rendered, *, seeds: int = 1) -> Outcome:
 
 
 def _judge(kernel: Rendered, how: str, verdict: Verdict) -> Outcome:
-    summary = f"{how}, {verdict.cases} cases, largest error {verdict.worst:.3f} of its bound"
+    refused = f" ({verdict.refused} refused by _supports)" if verdict.refused else ""
+    summary = (
+        f"{how}, {verdict.cases} cases{refused}, largest error {verdict.worst:.3f} of its bound"
+    )
     if verdict.ok:
         details = [f"at {verdict.worst_at}"] if verdict.worst_at else []
         return Outcome(kernel.stem, "ok", how, summary, details, verdict)
