@@ -19,7 +19,9 @@ def split_sum(flags=(), blocks=5, **options):
     arrivals = memory.allocate("arrivals", np.zeros(1, np.uint32))
     ptx = compile_ptx(KERNELS / "split_sum.cu", "80", flags)
     arguments = (source, partial, arrivals, y, 64)
-    outcome = simulate_ptx(ptx, (blocks, 1, 1), (32, 1, 1), arguments, memory=memory, kernel="split_sum", **options)
+    outcome = simulate_ptx(
+        ptx, (blocks, 1, 1), (32, 1, 1), arguments, memory=memory, kernel="split_sum", **options
+    )
     return outcome, y.view(np.float32)[0], x.sum()
 
 
@@ -45,7 +47,13 @@ def test_blocks_that_wait_for_each_other_are_run_together(options):
     values, sums = memory.allocate("values", 6 * 4), memory.allocate("sums", 6 * 4)
     ptx = compile_ptx(KERNELS / "split_sum.cu", "80")
     outcome = simulate_ptx(
-        ptx, (6, 1, 1), (32, 1, 1), (arrivals, values, sums), memory=memory, kernel="grid_barrier", **options
+        ptx,
+        (6, 1, 1),
+        (32, 1, 1),
+        (arrivals, values, sums),
+        memory=memory,
+        kernel="grid_barrier",
+        **options,
     )
     assert outcome.ok, report(outcome)
     assert (sums.view(np.int32) == 21).all()
@@ -78,7 +86,8 @@ def test_blocks_of_a_cluster_read_each_other(options):
 
 
 @pytest.mark.parametrize(
-    "flag, kinds", [("NO_FIRST_SYNC", {"race", "uninitialised"}), ("NO_LAST_SYNC", {"pending-at-exit"})]
+    "flag, kinds",
+    [("NO_FIRST_SYNC", {"race", "uninitialised"}), ("NO_LAST_SYNC", {"pending-at-exit"})],
 )
 def test_a_missing_cluster_barrier_is_found(flag, kinds):
     found = set()
@@ -134,4 +143,6 @@ def test_costs_are_counted_for_each_instruction():
     assert all(c.wavefronts == c.ideal_wavefronts for c in stores)
     assert all(c.wavefronts > 7 * c.ideal_wavefronts for c in loads)
     assert "bank conflicts" in report(outcome)
-    assert sum(c["wavefronts"] for c in as_json(outcome)["counters"]) == sum(c.wavefronts for c in outcome.counters)
+    assert sum(c["wavefronts"] for c in as_json(outcome)["counters"]) == sum(
+        c.wavefronts for c in outcome.counters
+    )

@@ -93,7 +93,8 @@ def test_a_deadlock_says_who_waits_on_what():
 def test_a_weakened_product_is_found_though_its_values_are_right(flag, kind):
     outcome, result, expected = warpgroup_product([f"-D{flag}"])
     np.testing.assert_array_equal(result, expected)
-    assert {f.kind for f in outcome.findings} == {kind}, report(outcome)
+    kinds = {f.kind for f in outcome.findings} - {"static"}
+    assert kinds == {kind}, report(outcome)
 
 
 def test_completion_as_late_as_waits_permit_makes_the_late_wait_visible_in_values():

@@ -6,105 +6,27 @@ whole opcode string, and the lowering decides whether it knows it.
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from tilegen.simulate.launch import SimulationError
-
-TYPE_BYTES = {"pred": 0} | {f"{kind}{8 * n}": n for kind in "bus" for n in (1, 2, 4, 8, 16)}
-TYPE_BYTES |= {"f16": 2, "bf16": 2, "f16x2": 4, "bf16x2": 4, "tf32": 4, "f32": 4, "f64": 8}
-
-
-class Reg(NamedTuple):
-    name: str
-    type: str
-    id: int
-
-
-class Imm(NamedTuple):
-    """An immediate: `kind` is "int" (value), "f32" or "f64" (value is the bit pattern)."""
-
-    value: int
-    kind: str
-
-
-class Sym(NamedTuple):
-    name: str
-    offset: int = 0
-
-
-class Special(NamedTuple):
-    name: str
-
-
-class Mem(NamedTuple):
-    base: object
-    offset: int
-    coords: tuple | None = None
-
-
-class Vec(NamedTuple):
-    items: tuple
-
-
-class Not(NamedTuple):
-    reg: object
-
-
-class Pair(NamedTuple):
-    first: object
-    second: object
-
-
-class Sink(NamedTuple):
-    pass
-
-
-SINK = Sink()
-
-
-@dataclass
-class Instruction:
-    opcode: str
-    operands: list
-    guard: Reg | None
-    negated: bool
-    text: str
-    lines: tuple[
-        int, ...
-    ]  # of the main source file: innermost first, then the callers it was inlined into
-
-
-@dataclass
-class Variable:
-    space: str
-    type: str
-    size: int  # bytes; 0 for an open array
-    align: int
-    init: list | None = None
-
-
-@dataclass
-class Kernel:
-    name: str
-    params: dict[str, tuple[int, int]] = field(default_factory=dict)  # name: (offset, bytes)
-    param_bytes: int = 0
-    registers: list[Reg] = field(default_factory=list)
-    instructions: list[Instruction] = field(default_factory=list)
-    labels: dict[str, int] = field(default_factory=dict)
-    tables: dict[str, list[str]] = field(default_factory=dict)  # brx.idx: name to labels
-    variables: dict[str, Variable] = field(default_factory=dict)
-    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
-
-
-@dataclass
-class Module:
-    target: str = ""
-    kernels: dict[str, Kernel] = field(default_factory=dict)
-    variables: dict[str, Variable] = field(default_factory=dict)
-
+from tilegen.simulate.ptx import (
+    SINK,
+    TYPE_BYTES,
+    Imm,
+    Instruction,
+    Kernel,
+    Mem,
+    Module,
+    Not,
+    Pair,
+    Reg,
+    Special,
+    Sym,
+    Variable,
+    Vec,
+)
 
 _SPECIAL = re.compile(
     r"%(n?tid|n?ctaid|laneid|n?warpid|lanemask_(?:eq|le|lt|ge|gt)|clock(?:64|_hi)?|globaltimer(?:_lo|_hi)?|n?smid|gridid"
@@ -352,10 +274,23 @@ def parse_variable(text: str) -> tuple[str, Variable]:
     )
 
 
-def _entry(kind: str, text: str, position: int, module: Module) -> int:
-    match = re.compile(r"\s*(?:\([^)]*\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?([^{;]*)([{;])").match(
-        text, position
-    )
+_HEADER = re.compile(r"\s*(?:\([^)]*\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?([^{;]*)([{;])")
+_BRACE = re.compile(r"[{}]")
+
+
+def _skip(text: str, position: int) -> int:
+    """The position after the brace that closes the one before `position`."""
+    depth = 1
+    for match in _BRACE.finditer(text, position):
+        depth += 1 if match.group() == "{" else -1
+        if not depth:
+            return match.end()
+    raise SimulationError("PTX: a body is not closed")
+
+
+def _entry(text: str, position: int) -> tuple[Kernel, int, bool]:
+    """Read an entry's or a function's header: the kernel, the position after it, and whether a body follows."""
+    match = _HEADER.match(text, position)
     kernel = Kernel(match.group(1))
     offset = 0
     for declaration in split_commas(match.group(2) or ""):
@@ -367,21 +302,17 @@ def _entry(kind: str, text: str, position: int, module: Module) -> int:
     kernel.param_bytes = offset
     for name, numbers in _DIRECTIVE.findall(match.group(3)):
         kernel.directives[name] = tuple(int(x) for x in re.findall(r"\d+", numbers))
-    if match.group(4) == ";":
-        return match.end()
-    end = _Body(kernel, module).read(text, match.end())
-    if kind == "entry":
-        module.kernels[kernel.name] = kernel
-    return end
+    return kernel, match.end(), match.group(4) == "{"
 
 
-def parse(text: str) -> Module:
-    """Read a PTX module. Raises SimulationError where the text is not PTX."""
+@functools.lru_cache(maxsize=16)
+def _outline(text: str) -> tuple[str, Module, tuple[tuple[Kernel, int], ...]]:
+    """The text without comments, the module without bodies, and where the bodies of its entries begin."""
     if "/*" in text:
         text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
-    text = re.sub(r"//[^\n]*", "", text).rstrip("\0")
-    module, position = Module(), 0
-    while text[position:].strip() if len(text) - position < 200 else True:
+    text = re.sub(r"//[^\n]*", "", text).rstrip(" \t\n\0")
+    module, entries, position = Module(), [], 0
+    while position < len(text):
         match = _TOP.match(text, position)
         if not match:
             raise SimulationError(f"PTX: cannot read near {text[position:position + 60].strip()!r}")
@@ -390,8 +321,26 @@ def parse(text: str) -> Module:
         if keyword == "target":
             module.target = rest.split(",")[0].strip()
         elif function:
-            position = _entry(function, text, position, module)
+            kernel, position, has_body = _entry(text, position)
+            if has_body:
+                entries += [(kernel, position)] if function == "entry" else []
+                position = _skip(text, position)
         elif declaration and not declaration.startswith(".alias"):
             name, variable = parse_variable(declaration)
             module.variables[name] = variable
+    return text, module, tuple(entries)
+
+
+def parse(text: str, kernel: str = "") -> Module:
+    """Read a PTX module; of the bodies, those of entries whose name holds `kernel`.
+
+    Raises SimulationError where the text is not PTX.
+    """
+    clean, outline, entries = _outline(text)
+    module = Module(outline.target, variables=dict(outline.variables))
+    for header, position in entries:
+        entry = Kernel(header.name, header.params, header.param_bytes, directives=header.directives)
+        module.kernels[entry.name] = entry
+        if kernel in entry.name:
+            _Body(entry, module).read(clean, position)
     return module

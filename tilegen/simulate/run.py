@@ -11,9 +11,8 @@ import time
 import numpy as np
 
 from tilegen.simulate.build import load_core, operations
+from tilegen.simulate.abi import BufferIn, FindingOut, MapIn, RunIn, map_struct, pointer
 from tilegen.simulate.launch import (
-    SWIZZLE_BYTES,
-    TENSOR_MAP_TYPES,
     Counter,
     Finding,
     Launch,
@@ -21,99 +20,22 @@ from tilegen.simulate.launch import (
     Options,
     Outcome,
     SimulationError,
-    TensorMap,
 )
 from tilegen.simulate.lower import lower
-from tilegen.simulate.lower.program import ROW, Program
-from tilegen.simulate.parse import Kernel, Module, parse
+from tilegen.simulate.lower.program import Program
+from tilegen.simulate.parse import parse
+from tilegen.simulate.ptx import Kernel, Module
 from tilegen.simulate.static import check as static_findings
 
-_INTERLEAVE = {"none": 0, "16b": 1, "32b": 2}
-_DTYPES = {name: k for k, name in enumerate(TENSOR_MAP_TYPES)}
-_SHARED_LIMIT = 227 * 1024
-
-
-class _Buffer(ctypes.Structure):
-    _fields_ = [
-        ("address", ctypes.c_uint64),
-        ("size", ctypes.c_uint64),
-        ("guard", ctypes.c_uint64),
-        ("data", ctypes.c_void_p),
-        ("name", ctypes.c_char_p),
-        ("writable", ctypes.c_int32),
-        ("initialised", ctypes.c_int32),
-    ]
-
-
-class _Map(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_int32) for name in ("im2col", "dtype", "element_bytes", "rank", "swizzle")
-    ]
-    _fields_ += [
-        (name, ctypes.c_int32) for name in ("interleave", "nan_fill", "channels", "pixels")
-    ]
-    _fields_ += [
-        ("address", ctypes.c_uint64),
-        ("dims", ctypes.c_uint64 * 5),
-        ("strides", ctypes.c_uint64 * 5),
-    ]
-    _fields_ += [("box", ctypes.c_uint32 * 5), ("element_strides", ctypes.c_uint32 * 5)]
-    _fields_ += [("lower", ctypes.c_int32 * 3), ("upper", ctypes.c_int32 * 3)]
-
-
-_POINTERS = (
-    "program",
-    "pool",
-    "consts",
-    "params",
-    "constant_memory",
-    "buffers",
-    "maps",
-    "counters",
-)
-_SIZES = (
-    "instructions",
-    "pool_count",
-    "const_bytes",
-    "param_bytes",
-    "constant_bytes",
-    "buffer_count",
-    "map_count",
-)
-_NUMBERS = (
-    "static_shared",
-    "dynamic_shared",
-    "register_bytes",
-    "predicates",
-    "local_bytes",
-    "wgmma_registers",
-)
-_FLAGS = ("registers_per_thread", "lazy", "random", "detect", "adversarial", "strict")
-
-
-class _Run(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in _POINTERS]
-    _fields_ += [(name, ctypes.c_int64) for name in _SIZES]
-    _fields_ += [(name, ctypes.c_uint64) for name in ("seed", "max_steps", "max_findings")]
-    _fields_ += [(name, ctypes.c_uint32 * 3) for name in ("grid", "block", "cluster")]
-    _fields_ += [(name, ctypes.c_uint32) for name in _NUMBERS + _FLAGS]
-
-
-class _Finding(ctypes.Structure):
-    _fields_ = [("kind", ctypes.c_char_p), ("message", ctypes.c_char_p)]
-    _fields_ += [(name, ctypes.c_int32) for name in ("inst", "other", "block", "warp", "lane")]
-    _fields_ += [("count", ctypes.c_uint64)]
+_SHARED_LIMIT = 227 * 1024  # bytes a block, sm_90
 
 
 @functools.lru_cache(maxsize=64)
-def _parsed(text: str) -> Module:
-    return parse(text)
-
-
-@functools.lru_cache(maxsize=64)
-def _lowered(text: str, name: str) -> Program:
-    module = _parsed(text)
-    return lower(module, _select(module, name), operations())
+def prepared(text: str, name: str) -> tuple[Program, tuple[Finding, ...]]:
+    """A kernel of a module, lowered, and what the checks that need no run found. Raises SimulationError."""
+    module = parse(text, name)
+    kernel = _select(module, name)
+    return lower(module, kernel, operations()), tuple(static_findings(kernel))
 
 
 def _select(module: Module, name: str) -> Kernel:
@@ -167,30 +89,6 @@ def _check_launch(program: Program, launch: Launch) -> None:
         raise SimulationError(f"kernel {kernel.name} cannot be launched:\n  " + "\n  ".join(faults))
 
 
-def _map_struct(tensor: TensorMap) -> _Map:
-    m = _Map()
-    m.im2col, m.dtype = int(tensor.kind == "im2col"), _DTYPES[tensor.dtype]
-    m.element_bytes, m.rank = tensor.element_bytes, tensor.rank
-    m.swizzle, m.interleave = SWIZZLE_BYTES[tensor.swizzle], _INTERLEAVE[tensor.interleave]
-    m.nan_fill, m.channels, m.pixels = (
-        int(tensor.oob_fill == "nan"),
-        tensor.channels_per_pixel,
-        tensor.pixels_per_column,
-    )
-    m.address = tensor.address
-    m.dims[: tensor.rank] = tensor.dims
-    m.strides[: tensor.rank] = (tensor.element_bytes, *tensor.strides)
-    m.box[: len(tensor.box)] = tensor.box
-    m.element_strides[: tensor.rank] = tensor.element_strides
-    m.lower[: len(tensor.lower_corner)] = tensor.lower_corner
-    m.upper[: len(tensor.upper_corner)] = tensor.upper_corner
-    return m
-
-
-def _pointer(array) -> int:
-    return array.ctypes.data if isinstance(array, np.ndarray) else ctypes.addressof(array)
-
-
 def run_ptx(ptx_text: str, launch: Launch, memory: Memory, options: Options = Options()) -> Outcome:
     """Run one launch of a PTX module; buffers of `memory` change in place.
 
@@ -198,7 +96,7 @@ def run_ptx(ptx_text: str, launch: Launch, memory: Memory, options: Options = Op
         SimulationError: PTX forms that are not modelled (all of them named), or a launch that does not fit.
         ToolMissing, BuildError: the core cannot be built.
     """
-    program = _lowered(ptx_text, launch.kernel)
+    program, static = prepared(ptx_text, launch.kernel)
     _check_launch(program, launch)
     core, kernel = load_core(), program.kernel
     count = len(program.rows)
@@ -216,13 +114,13 @@ def run_ptx(ptx_text: str, launch: Launch, memory: Memory, options: Options = Op
         if b.size
     ]
     entries.sort(key=lambda e: e[0])
-    buffers = (_Buffer * max(len(entries), 1))()
+    buffers = (BufferIn * max(len(entries), 1))()
     names = []
     for slot, (address, data, guard, name, writable, initialised) in zip(buffers, entries):
         names.append(name.encode())
         slot.address, slot.size, slot.guard, slot.data = address, data.size, guard, data.ctypes.data
         slot.name, slot.writable, slot.initialised = names[-1], int(writable), int(initialised)
-    maps = (_Map * max(len(launch.tensor_maps), 1))(*map(_map_struct, launch.tensor_maps))
+    maps = (MapIn * max(len(launch.tensor_maps), 1))(*map(map_struct, launch.tensor_maps))
     consts = np.frombuffer(program.consts, np.uint8)
     aligned = np.empty(consts.size + 64, np.uint8)
     start = -aligned.ctypes.data % 64
@@ -232,9 +130,9 @@ def run_ptx(ptx_text: str, launch: Launch, memory: Memory, options: Options = Op
     counters = np.zeros((5, count), np.uint64)
     threads = int(np.prod(launch.block))
     limit = kernel.directives.get("maxnreg", (min(255, 65536 // max(threads, 1) // 8 * 8),))[0]
-    request = _Run(
+    request = RunIn(
         *map(
-            _pointer,
+            pointer,
             (program.rows, program.pool, aligned, params, constant, buffers, maps, counters),
         ),
         count,
@@ -265,7 +163,7 @@ def run_ptx(ptx_text: str, launch: Launch, memory: Memory, options: Options = Op
     machine = ctypes.c_void_p(core.sim_run(ctypes.byref(request)))
     seconds = time.perf_counter() - begin
     try:
-        findings = list(static_findings(program, launch)) + _findings(core, machine, program)
+        findings = [*static, *_findings(core, machine, program)]
         steps = int(core.sim_steps(machine))
     finally:
         core.sim_free(machine)
@@ -274,7 +172,7 @@ def run_ptx(ptx_text: str, launch: Launch, memory: Memory, options: Options = Op
 
 def _findings(core: ctypes.CDLL, machine: ctypes.c_void_p, program: Program) -> list[Finding]:
     result: dict[tuple, Finding] = {}
-    raw = _Finding()
+    raw = FindingOut()
     instructions, source = program.kernel.instructions, program.source
     for k in range(core.sim_findings(machine)):
         core.sim_finding(machine, ctypes.c_int64(k), ctypes.byref(raw))
@@ -320,15 +218,3 @@ def _counters(program: Program, raw: np.ndarray) -> tuple[Counter, ...]:
     return tuple(
         Counter(i.text, i.lines[0] if i.lines else 0, *v) for i, v in zip(instructions, values)
     )
-
-
-def check_layouts() -> None:
-    """Raise where the structures here and in core/api.cpp disagree (a fault of ours)."""
-    core = load_core()
-    sizes = [ROW.itemsize] + [ctypes.sizeof(t) for t in (_Buffer, _Run, _Finding, _Map)]
-    for which, size in enumerate(sizes):
-        there = core.sim_struct_bytes(ctypes.c_int32(which))
-        if there != size:
-            raise SimulationError(
-                f"structure {which} has {size} bytes here and {there} in the core"
-            )

@@ -18,7 +18,7 @@ from tilegen.simulate.lower.program import (
     UnknownForm,
     initial_bytes,
 )
-from tilegen.simulate.parse import Instruction, Kernel, Mem, Module, Reg, Sym, Vec
+from tilegen.simulate.ptx import Instruction, Kernel, Mem, Module, Reg, Sym, Vec
 
 
 def _copy(b: Builder, inst: Instruction, mods: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tilegen.simulate.lower.program import Builder, UnknownForm
-from tilegen.simulate.parse import SINK, TYPE_BYTES, Instruction, Pair, Reg
+from tilegen.simulate.ptx import SINK, TYPE_BYTES, Instruction, Pair, Reg
 
 INTEGERS = {f"{k}{n}" for k in "us" for n in (16, 32, 64)}
 BITS = {f"b{n}" for n in (16, 32, 64)}

@@ -6,7 +6,7 @@ import re
 
 from tilegen.simulate.lower.memory import Access
 from tilegen.simulate.lower.program import ABSENT, SPACES, Builder, UnknownForm
-from tilegen.simulate.parse import SINK, TYPE_BYTES, Instruction, Mem, Vec
+from tilegen.simulate.ptx import SINK, TYPE_BYTES, Instruction, Mem, Vec
 
 _ORDERS = {"release", "acquire", "relaxed"}
 _SCOPES = {"cta", "cluster", "gpu", "sys"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilegen.simulate.lower.program import ABSENT, Builder, UnknownForm
-from tilegen.simulate.parse import SINK, Instruction, Pair, Sym
+from tilegen.simulate.ptx import SINK, Instruction, Pair, Sym
 
 _AXES = {".x": 0, ".y": 1, ".z": 2, "": 0}
 # index of the case in core/warp.cpp; names that end in .x, .y, .z add the axis

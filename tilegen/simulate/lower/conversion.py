@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilegen.simulate.lower.arithmetic import bits, take
 from tilegen.simulate.lower.control import special_register
 from tilegen.simulate.lower.program import WINDOWS, Builder, UnknownForm
-from tilegen.simulate.parse import SINK, TYPE_BYTES, Instruction, Mem, Reg, Special, Sym, Vec
+from tilegen.simulate.ptx import SINK, TYPE_BYTES, Instruction, Mem, Reg, Special, Sym, Vec
 
 _INTEGER_TYPES = {f"{k}{n}" for k in "us" for n in (8, 16, 32, 64)}
 _REALS = {"f16", "bf16", "f32", "f64"}

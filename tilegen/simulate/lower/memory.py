@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilegen.simulate.lower.program import ABSENT, SPACES, Builder, UnknownForm
-from tilegen.simulate.parse import SINK, TYPE_BYTES, Imm, Instruction, Reg, Special, Sym, Vec
+from tilegen.simulate.ptx import SINK, TYPE_BYTES, Imm, Instruction, Reg, Special, Sym, Vec
 
 _SPACES = {"global", "shared", "local", "param", "const"}
 _HINTS = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak", "uni", "unified", "noftz"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilegen.simulate.launch import SimulationError
-from tilegen.simulate.parse import (
+from tilegen.simulate.ptx import (
     TYPE_BYTES,
     Imm,
     Instruction,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tilegen.simulate.lower.program import ABSENT, Builder, UnknownForm
-from tilegen.simulate.parse import Imm, Instruction, Vec
+from tilegen.simulate.ptx import Imm, Instruction, Vec
 
 NUMBERS = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 3, "e5m2": 4, "s8": 5, "u8": 6}
 ACCUMULATORS = {"f32": 0, "f16": 1, "s32": 2}

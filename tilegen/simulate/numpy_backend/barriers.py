@@ -10,7 +10,7 @@ from tilegen.simulate.launch import SimulationError
 from tilegen.simulate.numpy_backend.loads import active
 from tilegen.simulate.numpy_backend.machine import Machine
 from tilegen.simulate.numpy_backend.operands import Operands
-from tilegen.simulate.parse import Instruction, Sink
+from tilegen.simulate.ptx import Instruction, Sink
 
 Array = np.ndarray
 Step = Callable[[Array | None], None]

@@ -12,7 +12,7 @@ from tilegen.simulate.numpy_backend.loads import active, combine
 from tilegen.simulate.numpy_backend.machine import Machine
 from tilegen.simulate.numpy_backend.operands import Operands, bits_of
 from tilegen.simulate.numpy_backend.rounding import decode, encode, round_to, uint
-from tilegen.simulate.parse import Instruction, Vec
+from tilegen.simulate.ptx import Instruction, Vec
 
 Array = np.ndarray
 Step = Callable[[Array | None], None]

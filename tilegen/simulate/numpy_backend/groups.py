@@ -7,7 +7,7 @@ import numpy as np
 from tilegen.simulate.launch import SimulationError
 from tilegen.simulate.numpy_backend.machine import Machine
 from tilegen.simulate.numpy_backend.operands import Operands
-from tilegen.simulate.parse import Instruction
+from tilegen.simulate.ptx import Instruction
 
 Array = np.ndarray
 

@@ -16,7 +16,7 @@ from tilegen.simulate.numpy_backend.rounding import (
     round_to,
     uint,
 )
-from tilegen.simulate.parse import Instruction, Sink, Vec
+from tilegen.simulate.ptx import Instruction, Sink, Vec
 
 Array = np.ndarray
 Step = Callable[[Array | None], None]

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from tilegen.simulate.launch import Launch, Memory, SimulationError
-from tilegen.simulate.parse import TYPE_BYTES, Kernel, Module
+from tilegen.simulate.ptx import TYPE_BYTES, Kernel, Module
 
 Array = np.ndarray
 

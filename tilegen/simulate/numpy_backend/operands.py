@@ -11,7 +11,7 @@ import numpy as np
 
 from tilegen.simulate.launch import SimulationError
 from tilegen.simulate.numpy_backend.rounding import decode, encode, uint
-from tilegen.simulate.parse import TYPE_BYTES, Imm, Mem, Not, Reg, Sink, Special, Sym, Vec
+from tilegen.simulate.ptx import TYPE_BYTES, Imm, Mem, Not, Reg, Sink, Special, Sym, Vec
 
 Array = np.ndarray
 Read = Callable[[], Array]

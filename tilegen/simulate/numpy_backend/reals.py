@@ -25,7 +25,7 @@ from tilegen.simulate.numpy_backend.rounding import (
     to_integer,
     uint,
 )
-from tilegen.simulate.parse import Instruction
+from tilegen.simulate.ptx import Instruction
 
 Array = np.ndarray
 Step = Callable[[Array | None], None]

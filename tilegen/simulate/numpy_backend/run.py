@@ -18,7 +18,8 @@ from tilegen.simulate.numpy_backend.groups import Gates
 from tilegen.simulate.numpy_backend.machine import Machine
 from tilegen.simulate.numpy_backend.operands import Operands
 from tilegen.simulate.numpy_backend.scalar import scalar_step, unknown
-from tilegen.simulate.parse import Instruction, Kernel, Module, parse
+from tilegen.simulate.parse import parse
+from tilegen.simulate.ptx import Instruction, Kernel, Module
 
 Array = np.ndarray
 Step = Callable[[Array | None], None]

@@ -11,7 +11,7 @@ from tilegen.simulate.numpy_backend import integers as ints
 from tilegen.simulate.numpy_backend import reals
 from tilegen.simulate.numpy_backend.operands import Operands, bits_of, resized, signed
 from tilegen.simulate.numpy_backend.rounding import uint
-from tilegen.simulate.parse import Instruction, Pair, Vec
+from tilegen.simulate.ptx import Instruction, Pair, Vec
 
 Array = np.ndarray
 Step = Callable[[Array | None], None]

@@ -14,7 +14,7 @@ from tilegen.simulate.launch import SimulationError
 from tilegen.simulate.numpy_backend.loads import active
 from tilegen.simulate.numpy_backend.operands import Operands
 from tilegen.simulate.numpy_backend.rounding import decode, encode, round_to, uint
-from tilegen.simulate.parse import Imm, Instruction, Vec
+from tilegen.simulate.ptx import Imm, Instruction, Vec
 
 Array = np.ndarray
 Step = Callable[[Array | None], None]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tilegen.simulate.numpy_backend.operands import Operands, bits_of, signed
-from tilegen.simulate.parse import Instruction, Pair
+from tilegen.simulate.ptx import Instruction, Pair
 
 Array = np.ndarray
 Step = Callable[[Array | None], None]
