@@ -97,6 +97,11 @@ def run_ptx(ptx_text: str, launch: Launch, memory: Memory, options: Options = Op
         ToolMissing, BuildError: the core cannot be built.
     """
     program, static = prepared(ptx_text, launch.kernel)
+    compiled = program.kernel.directives.get("reqnctapercluster")
+    if compiled and launch.cluster == (1, 1, 1):
+        launch = dataclasses.replace(
+            launch, cluster=(*compiled, 1, 1)[:3]
+        )  # as a plain launch does
     _check_launch(program, launch)
     core, kernel = load_core(), program.kernel
     count = len(program.rows)
