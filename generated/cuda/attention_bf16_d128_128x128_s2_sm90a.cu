@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    b7db381af489  (command, templates and emitter)
-// Body      a90fe00f1550  (everything below this comment)
+// Inputs    6ecc0769801d  (command, templates and emitter)
+// Body      56a87832377b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_128x128_s2_sm90a.h"
@@ -67,7 +67,8 @@ constexpr int kProducerRegisters = 24;
 constexpr int kConsumerRegisters = 240;
 
 constexpr float kLog2E = 1.4426950408889634f;
-constexpr float kSlack = 8.0f;  // binary orders by which a row's maximum may lag; see softmax
+constexpr float kSlack = 8.0f;     // binary orders by which a row's maximum may lag; see softmax
+constexpr float kLarge = 1024.0f;  // binary orders from which scores lose digits when scaled
 
 // Sizes and scalars of the call.
 struct Call {
@@ -463,7 +464,16 @@ __device__ __forceinline__ void softmax(Rows &rows, float factor, float (&correc
     rows.maximum[half] = raise ? top : rows.maximum[half];
 
     // A row that has seen no key keeps -inf; 0 stands in for it, since -inf - -inf is no number.
-    const float base = rows.maximum[half] == -INFINITY ? 0.0f : rows.maximum[half] * factor;
+    float base = rows.maximum[half] == -INFINITY ? 0.0f : rows.maximum[half] * factor;
+    if (fabsf(base) > kLarge) {
+      // The product's rounding would be seen in every weight: subtract before multiplying.
+#pragma unroll
+      for (int e = half * 2; e < kBlockN / 2; e += 4) {
+        rows.s[e] -= rows.maximum[half];
+        rows.s[e + 1] -= rows.maximum[half];
+      }
+      base = 0.0f;
+    }
     float sum = 0.0f;
 #pragma unroll
     for (int e = half * 2; e < kBlockN / 2; e += 4) {

@@ -4,8 +4,8 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    b24d215cc1ed  (command, templates and emitter)
-// Body      7e2a4961a436  (everything below this comment)
+// Inputs    dd58868f6bac  (command, templates and emitter)
+// Body      e6ef3396056b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d64_f66359b_128x64_sm80.h"
@@ -48,7 +48,8 @@ static_assert(kHeadDim % kMmaK == 0 && kBlockN % kMmaK == 0, "products are cut b
 static_assert(kValuePitch <= kPitch, "the output passes through the space of the queries");
 
 constexpr float kLog2E = 1.4426950408889634f;
-constexpr float kSlack = 8.0f;  // binary orders by which a row's maximum may lag; see softmax
+constexpr float kSlack = 8.0f;     // binary orders by which a row's maximum may lag; see softmax
+constexpr float kLarge = 1024.0f;  // binary orders from which scores lose digits when scaled
 
 // Sizes and scalars of the call.
 struct Call {
@@ -301,7 +302,16 @@ __device__ __forceinline__ void softmax(Rows &rows, float factor) {
       }
     }
     // A row that has seen no key keeps -inf; 0 stands in for it, since -inf - -inf is no number.
-    const float base = rows.maximum[half] == -INFINITY ? 0.0f : rows.maximum[half] * factor;
+    float base = rows.maximum[half] == -INFINITY ? 0.0f : rows.maximum[half] * factor;
+    if (fabsf(base) > kLarge) {
+      // The product's rounding would be seen in every weight: subtract before multiplying.
+#pragma unroll
+      for (int n = 0; n < kBlockN / 8; ++n) {
+        rows.s[n][e] -= rows.maximum[half];
+        rows.s[n][e + 1] -= rows.maximum[half];
+      }
+      base = 0.0f;
+    }
     float sum = 0.0f;
 #pragma unroll
     for (int n = 0; n < kBlockN / 8; ++n) {
