@@ -41,15 +41,6 @@ def test_right_kernels_are_silent(corpus, order):
 
 
 @pytest.mark.parametrize("corpus", CORPUS, ids=lambda c: c.source)
-def test_right_kernels_are_silent_in_random_orders(corpus):
-    for seed in range(5):
-        silent_and_right(
-            corpus, Options("random", seed, adversarial_elect=True, max_steps=MAX_STEPS)
-        )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("corpus", CORPUS, ids=lambda c: c.source)
 def test_right_kernels_are_silent_under_fifty_seeds(corpus):
     for seed in range(50):
         silent_and_right(
