@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from tilegen.artifacts import project
 from tilegen.cli import options as opt
 from tilegen.cli.console import out
+from tilegen.cli.mutate import mutate
 from tilegen.emit.render import render
 from tilegen.errors import UsageError
 from tilegen.simulate import Options
@@ -44,11 +46,21 @@ def simulate(
         Optional[int], typer.Option("--multiprocessors", help="Of the simulated card.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    mutated: Annotated[
+        bool, typer.Option("--mutate", help="Weaken each synchronisation instruction in turn.")
+    ] = False,
+    reviewed: Annotated[
+        Optional[Path], typer.Option("--reviewed", help="Mutants known to make no difference.")
+    ] = None,
+    page: Annotated[Optional[Path], typer.Option("--page", help="Write a page of mutants.")] = None,
 ) -> int:
     """Run a CUDA kernel without a GPU, and report races, missing fences, stray accesses, hangs, wrong values.
 
     Sizes are given as flags of their own: `tilegen simulate gemm --m 200 --n 136 --k 72`. Without them the
     kernel's own verification sizes are tried. Exits with 1 if anything was found.
+
+    With --mutate each synchronisation instruction is deleted or weakened in turn, and what the simulator does not
+    find is listed; exits with 1 if such a survivor is not on the reviewed list.
     """
     if order not in ORDERS:
         raise UsageError(f"unknown order '{order}'", f"Orders: {', '.join(ORDERS)}")
@@ -56,11 +68,12 @@ def simulate(
     sizes, given = opt.take_sizes(given)
     if kernel is not None and not target:
         target = ["sm_80"]
+    specs = opt.specs(kernel, target, given, kernels)
+    cuda = [render(s, project.style()) for s in specs if isinstance(s.target, CudaTarget)]
+    if mutated:
+        return mutate(cuda, reviewed, page, runs + 1)
     status, rows = 0, []
-    for spec in opt.specs(kernel, target, given, kernels):
-        if not isinstance(spec.target, CudaTarget):
-            continue
-        made = render(spec, project.style())
+    for made in cuda:
         for number in range(seed, seed + runs):
             options = Options(order=order, seed=number, adversarial_elect=order == "random")
             found = simulate_case(made, sizes, options, multiprocessors)

@@ -1,8 +1,8 @@
 """The mutation score of a kernel: which of its mutants the simulator finds, how, and which survive.
 
-A mutant is run over the cases of its kernel, first in the deterministic order, then in random ones. It is found when a
-run is refused, reports a finding, or leaves other bytes in memory than the kernel itself does. Mutants of instructions
-that no case executes are counted apart: they say what the cases lack.
+A mutant is run over the cases of its kernel, first in the deterministic order, then lazily, then in random orders. It is
+found when a run is refused, reports a finding, or leaves other bytes in memory than the kernel itself does. Mutants of
+instructions that no case executes are counted apart: they say what the cases lack.
 """
 
 from __future__ import annotations
@@ -172,10 +172,10 @@ def score(
             seen = executions[launch.kernel]
             for index, counter in enumerate(outcome.counters):
                 seen[index] = seen.get(index, 0) + counter.executions
-    orders = [Options(max_steps=8 * most + 10000, max_findings=1)]
+    limits = {"max_steps": 8 * most + 10000, "max_findings": 1}
+    orders = [Options(**limits), Options("lazy", **limits)]
     orders += [
-        Options("random", seed, adversarial_elect=True, max_steps=8 * most + 10000, max_findings=1)
-        for seed in range(1, seeds + 1)
+        Options("random", seed, adversarial_elect=True, **limits) for seed in range(1, seeds + 1)
     ]
     for entry in entries:
         mine = [
@@ -205,18 +205,3 @@ def _find(
             if how:
                 return how, detail
     return "survived", ""
-
-
-def table(scores: Sequence[Score]) -> str:
-    """Markdown: mutants by kernel and by what found them."""
-    kinds = sorted({v.how for s in scores for v in s.verdicts if v.killed})
-    head = ["kernel", "executed", "found", "survived", *kinds, "not executed"]
-    rows = []
-    for s in scores:
-        counts = s.counts()
-        found = sum(counts[kind] for kind in kinds)
-        row = [f"`{s.kernel}`", len(s.executed), found, len(s.survivors)]
-        rows.append([*row, *(counts[kind] or "" for kind in kinds), counts["not executed"] or ""])
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    return "\n".join(lines)

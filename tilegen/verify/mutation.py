@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,9 @@ from tilegen.errors import UsageError
 from tilegen.runtime.simulated import Call, SimulatedKernel
 from tilegen.simulate.host import perform
 from tilegen.simulate.launch import Launch, Memory, Options, SimulationError
-from tilegen.simulate.mutate import Case, Score, Verdict, score, table
+from tilegen.simulate.mutate import Case, Score, Verdict, score
 from tilegen.simulate.run import run_ptx
+from tilegen.targets import CudaTarget
 from tilegen.verify.oracle import case_grid, prepare
 
 # Cases dearer than this are not tried, nor more than so many kept.
@@ -74,6 +76,15 @@ def read_reviewed(path: Path) -> list[Reviewed]:
 def template_of(kernel: Rendered) -> str:
     """File name of the template that the kernel fills."""
     return Path(kernel.plan.template).name
+
+
+def representatives(kernels: Sequence[Rendered]) -> list[Rendered]:
+    """One CUDA kernel for each template and choice of its parts: the first of each."""
+    chosen: dict[tuple[object, ...], Rendered] = {}
+    for kernel in kernels:
+        if isinstance(kernel.spec.target, CudaTarget):
+            chosen.setdefault((kernel.plan.template, *kernel.plan.parts()), kernel)
+    return list(chosen.values())
 
 
 def _fresh(call: Call) -> Callable[[], Memory]:
@@ -151,47 +162,72 @@ def describe(verdict: Verdict) -> str:
     return f"line {verdict.line}, {verdict.mutant.change}: {verdict.source or verdict.mutant.text}"
 
 
-def document(
-    kernels: Sequence[Rendered], scores: Sequence[Score], reviewed: Sequence[Reviewed]
-) -> str:
+@dataclass(frozen=True)
+class Scored:
+    """A kernel and its score."""
+
+    kernel: Rendered
+    score: Score
+
+    @property
+    def template(self) -> str:
+        return template_of(self.kernel)
+
+
+def _table(scored: Sequence[Scored]) -> list[str]:
+    """Markdown: mutants by template and by what found them."""
+    kinds = sorted({v.how for s in scored for v in s.score.verdicts if v.killed})
+    head = ["template", "kernels", "executed", "found", "survived", *kinds, "not executed"]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for template in sorted({s.template for s in scored}):
+        mine = [s.score for s in scored if s.template == template]
+        counts = Counter(v.how for score in mine for v in score.verdicts)
+        found = sum(counts[kind] for kind in kinds)
+        row = [f"`{template}`", len(mine), found + counts["survived"], found, counts["survived"]]
+        row += [counts[kind] or "" for kind in (*kinds, "not executed")]
+        lines.append("| " + " | ".join(str(cell) for cell in row) + " |")
+    return lines
+
+
+def _survivors(scored: Sequence[Scored], reviewed: Sequence[Reviewed]) -> list[str]:
+    """Survivors by template, those of one source line together, each with its reason."""
+    lines = []
+    for template in sorted({s.template for s in scored if s.score.survivors}):
+        groups: dict[tuple[str, str], list[Verdict]] = {}
+        for one in scored:
+            for verdict in one.score.survivors if one.template == template else ():
+                source = verdict.source or verdict.mutant.text
+                groups.setdefault((source, verdict.mutant.change), []).append(verdict)
+        lines += [f"### `{template}`", ""]
+        for (source, change), verdicts in sorted(groups.items()):
+            entries = (r.reason for r in reviewed if r.covers(template, verdicts[0]))
+            reason = next(entries, "**not reviewed**")
+            times = f", {len(verdicts)} times" if len(verdicts) > 1 else ""
+            lines.append(f"- `{source}` {change}{times}. {reason}")
+        lines.append("")
+    return lines
+
+
+def document(scored: Sequence[Scored], reviewed: Sequence[Reviewed]) -> str:
     """The page of mutants by template, as Markdown."""
-    total = sum(len(s.executed) for s in scores)
-    left = sum(len(s.survivors) for s in scores)
+    total = sum(len(s.score.executed) for s in scored)
+    left = sum(len(s.score.survivors) for s in scored)
     lines = [
         "# Mutants",
         "",
         "Written by `tilegen simulate --mutate`; do not edit. Each synchronisation instruction of a kernel's PTX is",
-        "deleted or weakened, one at a time, and the kernel is simulated again over cases that execute it: first in",
-        "the deterministic order, then in random ones. The columns say what found the mutants first: the kind of the",
-        "finding, or wrong values. What survives is reviewed below.",
+        "deleted or weakened, one at a time, and the kernel is simulated again over cases that execute it: in the",
+        "deterministic order, lazily, and in random orders. The columns say what found a mutant first: the kind of",
+        "the finding, or wrong values. Instructions that no case executes are counted last.",
         "",
         f"{total} mutants executed, {total - left} found, {left} survived.",
         "",
-        table(scores),
+        *_table(scored),
         "",
         "## Survivors",
         "",
+        "Each computes the same in every order, for the reason given, or shows a limit of the simulator that is named.",
+        "",
+        *_survivors(scored, reviewed),
     ]
-    for kernel, result in zip(kernels, scores):
-        groups: dict[tuple[str, str], int] = {}
-        for verdict in result.survivors:
-            key = (verdict.source or verdict.mutant.text, verdict.mutant.change)
-            groups[key] = groups.get(key, 0) + 1
-        if not groups:
-            continue
-        lines += [f"### `{kernel.stem}`", ""]
-        name = template_of(kernel)
-        for (source, change), count in groups.items():
-            sample = next(
-                v
-                for v in result.survivors
-                if v.mutant.change == change
-                and v.source == source
-                or not v.source
-                and v.mutant.text == source
-            )
-            why = next((r.reason for r in reviewed if r.covers(name, sample)), "**not reviewed**")
-            times = f" ({count} instructions)" if count > 1 else ""
-            lines.append(f"- {change}{times}: `{source}`: {why}")
-        lines.append("")
     return "\n".join(lines).rstrip() + "\n"
