@@ -7,12 +7,15 @@ from typing import Annotated, Optional
 
 import typer
 
+from tilegen import fields, registry
 from tilegen.artifacts import project, writer
 from tilegen.cli import options as opt
 from tilegen.cli.console import out
 from tilegen.emit.dispatch import render_dispatch
 from tilegen.emit.render import render
 from tilegen.errors import UsageError
+from tilegen.tables import selector
+from tilegen.targets import target as find_target
 
 DEFAULT_TARGETS = ["x86-64-v4", "x86-64-v3", "portable"]
 
@@ -31,13 +34,23 @@ def dispatch(
         typer.Option("--target", "-t", help="C targets, most preferred first. Repeatable."),
     ] = None,
     assignments: opt.SetOption = None,
+    tuned: Annotated[
+        Optional[str],
+        typer.Option("--tuned", help="Choose by size, from this device's tuning table."),
+    ] = None,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Of the table's rows (C).")] = 1,
+    most: Annotated[int, typer.Option("--most", min=1, help="Kernels at most.")] = 6,
+    within: Annotated[
+        float, typer.Option("--within", min=0.0, help="Loss that is small enough: 0.03 is 3 %.")
+    ] = 0.03,
     force: Annotated[
         bool, typer.Option("--force", help="Replace files that were edited by hand.")
     ] = False,
 ) -> int:
-    """Write C kernels for several instruction sets and a function that picks one at run time.
+    """Write kernels and a function that picks one at run time: by the processor, or by size with --tuned.
 
-    Example: `tilegen dispatch gemm --dtype f32 -t x86-64-v4 -t x86-64-v3 -t portable -o third_party/kernels`
+    - `tilegen dispatch gemm --dtype f32 -t x86-64-v4 -t x86-64-v3 -t portable -o third_party/kernels`
+    - `tilegen dispatch gemm --dtype f32 -t x86-64-v4 --tuned DEVICE -o third_party/kernels`
     """
     given = opt.given_fields(context, None, None, dtype, layout, epilogue, assignments)
     if "schedule" in given or "tile" in given:
@@ -46,8 +59,38 @@ def dispatch(
             "Emit the kernels one by one where schedules matter.",
         )
     style = project.style()
+    if tuned is not None:
+        return _by_size(kernel, target, given, tuned, (threads, most, within), folder, force)
     kernels = [render(s, style) for s in opt.specs(kernel, target or DEFAULT_TARGETS, given, "*")]
     made = render_dispatch(kernels, style)
     for item in writer.write_files(folder, made.files, force=force):
         out.print(f"{item.path}{'' if item.changed else '  (unchanged)'}")
+    return 0
+
+
+def _by_size(
+    kernel: str,
+    targets: list[str] | None,
+    given: dict[str, str],
+    device: str,
+    limits: tuple[int, int, float],
+    folder: Path,
+    force: bool,
+) -> int:
+    if not targets or len(targets) != 1:
+        raise UsageError("--tuned needs one --target", "A table's rows are for one target.")
+    where = find_target(targets[0])
+    operator, implied = registry.operator_of(kernel)
+    cls = registry.problem_class(operator)
+    problem = cls(**fields.from_text(cls, {**implied, **given}))
+    threads, most, within = limits
+    threads = 0 if where.backend == "cuda" else threads
+    wanted = selector.Wanted(problem, where, device, threads, most, within)
+    made = selector.make(wanted, opt.tables_folder(), project.style())
+    opt.note(made.notes)
+    for item in writer.write_files(folder, made.files, force=force):
+        out.print(f"{item.path}{'' if item.changed else '  (unchanged)'}")
+    out.print(made.losses())
+    for schedule in selector.schedules(made):
+        out.print(f"  {schedule}")
     return 0

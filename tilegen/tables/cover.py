@@ -1,0 +1,72 @@
+"""Few schedules for many sizes: those whose worst loss over the rows of a table is smallest."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilegen.tables.lookup import loss
+from tilegen.tables.rows import Row
+
+# Above this many subsets of one count, schedules are added one by one instead of all subsets tried.
+MOST_SUBSETS = 20000
+
+
+@dataclass(frozen=True)
+class Cover:
+    """Chosen schedules.
+
+    Attributes:
+        schedules: their words, in the order of the table.
+        worst: largest loss at any row, when each row takes the best of them; 0.03 is 3 %.
+        mean: mean loss over the rows.
+    """
+
+    schedules: tuple[str, ...]
+    worst: float
+    mean: float
+
+
+def measured_everywhere(rows: Sequence[Row]) -> list[str]:
+    """Schedules that were measured at every row, the default among them, in the order of the rows."""
+    found: dict[str, None] = {}
+    for row in rows:
+        found |= dict.fromkeys([row.default, row.schedule, *row.speedups])
+    return [s for s in found if s and all(loss(s, row) < math.inf for row in rows)]
+
+
+def judge(chosen: Sequence[str], rows: Sequence[Row]) -> Cover:
+    """What a set of schedules loses."""
+    losses = [min(loss(s, row) for s in chosen) for row in rows]
+    return Cover(tuple(chosen), max(losses), sum(losses) / len(losses))
+
+
+def cover(rows: Sequence[Row], count: int) -> Cover:
+    """The best set of at most `count` schedules: least worst loss, then least mean loss, then order."""
+    known = measured_everywhere(rows)
+    count = min(count, len(known))
+    if math.comb(len(known), count) <= MOST_SUBSETS:
+        sets = [judge(chosen, rows) for chosen in itertools.combinations(known, count)]
+        return min(sets, key=lambda c: (round(c.worst, 6), c.mean))
+    chosen: list[str] = []
+    for _ in range(count):
+        others = [s for s in known if s not in chosen]
+        best = min(others, key=lambda s: _order([*chosen, s], rows))
+        chosen.append(best)
+    return judge([s for s in known if s in chosen], rows)
+
+
+def _order(chosen: Sequence[str], rows: Sequence[Row]) -> tuple[float, float]:
+    made = judge(chosen, rows)
+    return round(made.worst, 6), made.mean
+
+
+def smallest(rows: Sequence[Row], most: int, within: float) -> Cover:
+    """The smallest cover that loses no more than `within` anywhere, or the best of `most` schedules."""
+    for count in range(1, most + 1):
+        found = cover(rows, count)
+        if found.worst <= within or count >= len(measured_everywhere(rows)):
+            break
+    return found

@@ -1,0 +1,239 @@
+"""A chooser among kernels by size, made from a table: readable comparisons in C or CUDA, and what they lose."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilegen import fields
+from tilegen.emit import naming, signature
+from tilegen.emit.banner import add_banner
+from tilegen.emit.environment import environment, sources_of
+from tilegen.emit.filters import comment
+from tilegen.emit.hygiene import require_clean
+from tilegen.emit.render import Rendered, Style, context, render
+from tilegen.errors import UsageError
+from tilegen.plans.base import Plan
+from tilegen.problems.base import Problem
+from tilegen.tables import cover, files, lookup, tree, words
+from tilegen.tables.rows import Row
+from tilegen.tables.tree import Leaf, Tree
+from tilegen.targets import Target
+
+HEADER = "common/kernel.h.j2"
+TEMPLATES = {"c_openmp": "c_openmp/select.c.j2", "cuda": "cuda/select.cu.j2"}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a chooser is made for.
+
+    Attributes:
+        problem, where: what is computed, and the target of every kernel.
+        device: whose table.
+        threads: rows of this many CPU threads; 0 on a GPU.
+        most: kernels at most.
+        within: loss that is small enough to stop adding kernels; 0.03 is 3 %.
+    """
+
+    problem: Problem
+    where: Target
+    device: str
+    threads: int = 1
+    most: int = 6
+    within: float = 0.03
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One kernel of a chooser, as its template sees it."""
+
+    stem: str
+    symbol: str
+    constant: str
+    local: str
+    uses_workspace: bool
+    call_arguments: list[str]
+
+
+@dataclass(frozen=True)
+class Selector:
+    """An emitted chooser.
+
+    Attributes:
+        stem: name of its files.
+        symbol: its function.
+        tree: the comparisons.
+        rows: the measured sizes.
+        files: text by path relative to the output folder: the chooser's own, then every kernel's.
+        notes: stale rows and broken parts of the table.
+    """
+
+    stem: str
+    symbol: str
+    tree: Tree
+    rows: tuple[Row, ...]
+    files: dict[str, str]
+    notes: tuple[str, ...]
+
+    def losses(self) -> str:
+        """What is lost, in one line."""
+        kernels = len({leaf.schedule for leaf in tree.leaves(self.tree)})
+        return (
+            f"{kernels} kernel{'s' if kernels > 1 else ''} cover {len(self.rows)} measured sizes within "
+            f"{tree.worst(self.tree):.1%} of the best kernel at each"
+        )
+
+
+def make(wanted: Wanted, folder: Path, style: Style = Style()) -> Selector:
+    """Read a device's table, choose few kernels and emit them with their chooser.
+
+    Raises:
+        UsageError: the table has no fresh rows for the problem, or none whose schedules were measured
+            at every size.
+    """
+    path = files.table_path(folder, wanted.device, wanted.problem.operator)
+    table = files.read(path)
+    known = lookup.sort_rows(table, wanted.problem, wanted.where)
+    notes = (*table.faults, *known.stale)
+    rows = [r for r in known.fresh if r.threads == wanted.threads]
+    if not rows:
+        said = "\n".join(notes) or f"Tune it: tilegen tune SUITE --target {wanted.where}"
+        raise UsageError(
+            f"{path} has no fresh row for {words.problem_text(wanted.problem)} on {wanted.where} with "
+            f"{wanted.threads} threads",
+            said,
+        )
+    if not cover.measured_everywhere(rows):
+        raise UsageError(
+            f"no schedule of {path} was measured at all {len(rows)} sizes",
+            "Tune the sizes as one suite, so that winners are measured at each other's sizes.",
+        )
+    chosen = cover.smallest(rows, wanted.most, wanted.within).schedules
+    grown = tree.grow(rows, chosen)
+    used = list(dict.fromkeys(leaf.schedule for leaf in tree.leaves(grown)))
+    kernels = [
+        render(words.kernel_spec(table.operator, wanted.where, rows[0].problem, s), style)
+        for s in used
+    ]
+    return _emit(wanted, grown, dict(zip(used, kernels)), tuple(rows), notes, style)
+
+
+def _emit(
+    wanted: Wanted,
+    grown: Tree,
+    kernels: dict[str, Rendered],
+    rows: tuple[Row, ...],
+    notes: tuple[str, ...],
+    style: Style,
+) -> Selector:
+    plans = [k.plan for k in kernels.values()]
+    base = next((p for p in plans if p.uses_workspace), plans[0])
+    target_word = wanted.where.name.replace("_", "").replace("-", "_")
+    stem = "_".join([*wanted.problem.tokens(), "by_size", target_word])
+    symbol = naming.symbol(stem, style.prefix)
+    arms = {s: _arm(k) for s, k in kernels.items()}
+    sizes = [s.name for s in wanted.problem.sizes()]
+    cuda = wanted.where.backend == "cuda"
+    decisions = _decisions(grown, {s: a.constant for s, a in arms.items()}, "Choice::" * cuda)
+    compared = _compared(grown)
+    found = Selector(stem, symbol, grown, rows, {}, notes)
+    names = context(base, style) | {
+        "stem": stem,
+        "symbol": symbol,
+        "guard": naming.guard(stem, style.prefix),
+        "kernels": list(arms.values()),
+        "fallback": arms[_most_permissive(grown, kernels)],
+        "choose_parameters": ", ".join(f"int64_t {s}" for s in sizes),
+        "choose_arguments": ", ".join(sizes),
+        "unused_sizes": [s for s in sizes if s not in compared],
+        "decisions": decisions,
+        "account": f"Made from what was measured on {wanted.device}: {found.losses()}. Sizes between the "
+        "measured ones go the way of their neighbours.",
+    }
+    command = _command(wanted)
+    template = TEMPLATES[wanted.where.backend]
+    sources = sources_of(environment(), [template, HEADER])
+    facts = [command, *decisions, *sorted(sources.values())]
+    inputs = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:12]
+    suffix = "cu" if cuda else "c"
+    for path, name in ((f"{stem}.{suffix}", template), (f"{stem}.h", HEADER)):
+        body = environment().get_template(name).render(names)
+        path = f"{wanted.where.backend}/{path}"
+        title, schedule = wanted.problem.title(), f"one of {len(arms)} kernels, by size"
+        found.files[path] = add_banner(command, title, schedule, inputs, body, style.license)
+        require_clean(path, found.files[path])
+    for kernel in kernels.values():
+        found.files.update(kernel.files)
+    return found
+
+
+def _arm(kernel: Rendered) -> Arm:
+    tokens = [type(kernel.spec.schedule).name, *kernel.spec.schedule.tokens()]
+    word = "".join(t[:1].upper() + t[1:] for token in tokens for t in token.split("_"))
+    calls = signature.call_lines(signature.grouped(kernel.plan))
+    plan: Plan = kernel.plan
+    return Arm(
+        kernel.stem, kernel.symbol, f"k{word}", f"of_{word.lower()}", plan.uses_workspace, calls
+    )
+
+
+def _most_permissive(grown: Tree, kernels: dict[str, Rendered]) -> str:
+    """The kernel that refuses least; of equals the one for most measured sizes."""
+    count = {s: 0 for s in kernels}
+    for leaf in tree.leaves(grown):
+        count[leaf.schedule] += len(leaf.rows)
+    return min(kernels, key=lambda s: (len(kernels[s].plan.refusals), -count[s]))
+
+
+def _compared(grown: Tree) -> set[str]:
+    if isinstance(grown, Leaf):
+        return set()
+    return {grown.size} | _compared(grown.low) | _compared(grown.high)
+
+
+def _decisions(grown: Tree, constants: dict[str, str], scope: str, depth: int = 1) -> list[str]:
+    """The comparisons as lines of C."""
+    pad = "  " * depth
+    if isinstance(grown, Leaf):
+        return [*_remark(grown, pad), f"{pad}return {scope}{constants[grown.schedule]};"]
+    return [
+        f"{pad}if ({grown.size} <= {grown.limit}) {{",
+        *_decisions(grown.low, constants, scope, depth + 1),
+        f"{pad}}}",
+        *_decisions(grown.high, constants, scope, depth),
+    ]
+
+
+def _remark(leaf: Leaf, pad: str) -> list[str]:
+    """Where a choice was measured, and what it loses there at most."""
+    measured = ["x".join(str(v) for v in row.sizes.values()) for row in leaf.rows]
+    shown = ", ".join(measured[:3]) + (f" and {len(measured) - 3} more" if measured[3:] else "")
+    lost = max(lookup.loss(leaf.schedule, row) for row in leaf.rows)
+    verdict = f"at most {lost:.1%} slower than the best kernel" if lost else "the best kernel"
+    text = f"Measured at {shown}: {verdict} of the table."
+    return comment(text, f"{pad}// ").splitlines()
+
+
+def _command(wanted: Wanted) -> str:
+    head, said = wanted.problem.head()
+    line = ["tilegen", "dispatch", head, "--target", wanted.where.name, "--tuned", wanted.device]
+    for name, value in words.problem_options(words.problem_text(wanted.problem)).items():
+        if name not in said:
+            line += [fields.flag(name)] + ([value] if value != "true" else [])
+    for name, value, usual in (
+        ("threads", wanted.threads, 0 if wanted.where.backend == "cuda" else 1),
+        ("most", wanted.most, Wanted.most),
+        ("within", wanted.within, Wanted.within),
+    ):
+        if value != usual:
+            line += [fields.flag(name), f"{value:g}"]
+    return shlex.join(line)
+
+
+def schedules(selector: Selector) -> Sequence[str]:
+    """The chosen schedules' words, in the order of the comparisons."""
+    return list(dict.fromkeys(leaf.schedule for leaf in tree.leaves(selector.tree)))

@@ -1,0 +1,115 @@
+"""A few comparisons of sizes that choose among schedules: the smallest tree with the least worst loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilegen.tables.lookup import loss
+from tilegen.tables.rows import Row
+
+# A comparison must reduce the worst loss below it by this much, or a tree does without it.
+WORTH = 0.002
+MOST_DEPTH = 3
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A choice.
+
+    Attributes:
+        schedule: the chosen schedule's words.
+        rows: the measured sizes that end here.
+    """
+
+    schedule: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A comparison `size <= limit`.
+
+    Attributes:
+        size: name of the size.
+        limit: largest extent of the first side.
+        low, high: what follows on either side.
+    """
+
+    size: str
+    limit: int
+    low: Tree
+    high: Tree
+
+
+Tree = Leaf | Split
+
+
+def grow(rows: Sequence[Row], schedules: Sequence[str], depth: int = MOST_DEPTH) -> Tree:
+    """The best tree of at most `depth` comparisons on a path: least worst loss, fewest leaves, least mean."""
+    return _grow(tuple(rows), tuple(schedules), depth, {})
+
+
+def _grow(
+    rows: tuple[Row, ...],
+    schedules: tuple[str, ...],
+    depth: int,
+    known: dict[tuple[tuple[int, ...], int], Tree],
+) -> Tree:
+    key = (tuple(id(r) for r in rows), depth)
+    if key in known:
+        return known[key]
+    best: Tree = _leaf(rows, schedules)
+    if depth and worst(best) > WORTH:
+        for size in rows[0].sizes:
+            for limit in _limits(sorted({row.sizes[size] for row in rows})):
+                low = tuple(r for r in rows if r.sizes[size] <= limit)
+                high = tuple(r for r in rows if r.sizes[size] > limit)
+                sides = [_grow(side, schedules, depth - 1, known) for side in (low, high)]
+                made = Split(size, limit, *sides)
+                if _cost(made) < _cost(best):
+                    best = made
+    known[key] = best
+    return best
+
+
+def _leaf(rows: tuple[Row, ...], schedules: tuple[str, ...]) -> Leaf:
+    losses = {s: [loss(s, row) for row in rows] for s in schedules}
+    chosen = min(schedules, key=lambda s: (round(max(losses[s]), 6), sum(losses[s])))
+    return Leaf(chosen, rows)
+
+
+def _cost(tree: Tree) -> tuple[float, int, float]:
+    return round(worst(tree) / WORTH) * WORTH, len(leaves(tree)), _total(tree)
+
+
+def worst(tree: Tree) -> float:
+    """Largest loss at any measured size."""
+    return max(loss(leaf.schedule, row) for leaf in leaves(tree) for row in leaf.rows)
+
+
+def _total(tree: Tree) -> float:
+    return sum(loss(leaf.schedule, row) for leaf in leaves(tree) for row in leaf.rows)
+
+
+def leaves(tree: Tree) -> list[Leaf]:
+    """The choices in the order of the text."""
+    return [tree] if isinstance(tree, Leaf) else [*leaves(tree.low), *leaves(tree.high)]
+
+
+def _limits(values: Sequence[int]) -> list[int]:
+    """A readable limit between each two neighbouring extents: a power of two where one lies there."""
+    found = []
+    for low, high in zip(values, values[1:]):
+        middle = math.sqrt(max(low, 1) * high)
+        power = 1 << round(math.log2(middle))
+        found.append(power if low <= power < high else min(max(low, round(middle)), high - 1))
+    return found
+
+
+def choose(tree: Tree, sizes: dict[str, int]) -> str:
+    """The schedule that a tree chooses for any sizes."""
+    while isinstance(tree, Split):
+        tree = tree.low if sizes[tree.size] <= tree.limit else tree.high
+    return tree.schedule
