@@ -54,11 +54,15 @@ class KernelSpec:
         chosen = type(self.schedule)
         if chosen is not first:
             given["schedule"] = chosen.name
-        default = chosen.default(self.problem, self.target)
-        for name, field in fields.options(chosen).items():
-            value = getattr(self.schedule, name)
-            if value != getattr(default, name) or field.metadata.get("always"):
-                given[name] = fields.to_text(value)
+        # What is given may change the other fields' defaults: pin fields, in order, until nothing differs.
+        known, fixed = fields.options(chosen), {}
+        while True:
+            made = chosen.with_options(self.problem, self.target, fixed)
+            differing = [n for n in known if getattr(made, n) != getattr(self.schedule, n)]
+            if not differing:
+                break
+            fixed[differing[0]] = getattr(self.schedule, differing[0])
+        given |= {name: fields.to_text(fixed[name]) for name in known if name in fixed}
         return given
 
     def command(self) -> str:

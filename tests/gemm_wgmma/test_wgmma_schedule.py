@@ -32,17 +32,17 @@ def text(**options: str) -> str:
         ({"tile": "96x256x64"}, ["tile M 96", "multiple of 128"]),
         ({"tile": "128x264x64"}, ["tile N 264", "16 to 256"]),
         ({"tile": "128x200x64"}, ["tile N 200", "multiple of 16"]),
-        ({"stages": "5"}, ["263168", "232448"]),
+        ({"tile": "128x256x64", "stages": "5"}, ["263168", "232448"]),
         ({"stages": "1"}, ["at least 2"]),
         ({"tile": "256x256x64", "stages": "2"}, ["256 registers", "232"]),
         ({"tile": "128x192x64", "pingpong": "true", "epilogue": "residual"}, ["192", "232"]),
         ({"consumers": "4", "tile": "256x128x64"}, ["1 to 3 consumers"]),
         ({"consumers": "3", "tile": "192x128x64", "pingpong": "true"}, ["take turns are 2"]),
         ({"layout": "tt", "tile": "128x96x64", "cluster": "1"}, ["N contiguous", "96"]),
-        ({"layout": "tt", "tile": "128x64x64"}, ["cannot share 64 columns"]),
+        ({"layout": "tt", "tile": "128x64x64", "cluster": "2"}, ["cannot share 64 columns"]),
         ({"split": "3", "cluster": "1"}, ["3 blocks"]),
-        ({"split": "2"}, ["share no loads"]),
-        ({"swap": "true", "tile": "64x64x64"}, ["do not share A"]),
+        ({"split": "2", "cluster": "2"}, ["share no loads"]),
+        ({"swap": "true", "tile": "64x64x64", "cluster": "2"}, ["do not share A"]),
     ],
     ids=str,
 )
@@ -59,6 +59,25 @@ def test_other_targets_and_types_are_refused():
         KernelSpec.make("gemm", "sm_80", {"dtype": "bf16", "schedule": "wgmma"})
     with pytest.raises(IllegalSchedule, match="f64"):
         KernelSpec.make("gemm", "sm_90a", {"dtype": "f64", "schedule": "wgmma"})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"tile": "128x256x64"},
+        {"tile": "128x256x64", "stages": "3", "cluster": "1"},
+        {"tile": "64x64x64", "swap": "true", "split": "2"},
+        {"tile": "192x128x64", "epilogue": "residual"},
+        {"tile": "128x64x64", "stages": "5"},
+        {"pingpong": "false", "stages": "4"},
+    ],
+    ids=str,
+)
+def test_command_makes_the_same_schedule(options):
+    made = spec(**options)
+    again = KernelSpec.make("gemm", "sm_90a", made.options())
+    assert again == made
 
 
 PROBLEMS = [

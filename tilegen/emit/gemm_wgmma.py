@@ -1,4 +1,4 @@
-"""Names of the WgmmaGemm templates beyond the plan's: the epilogue for two neighbouring results."""
+"""Names of the WgmmaGemm templates beyond the plan's: the epilogue as a function of values."""
 
 from __future__ import annotations
 
@@ -7,24 +7,28 @@ from typing import Any
 
 from tilegen.emit import gemm, tensors
 from tilegen.emit.c_expr import print_statements
-from tilegen.emit.filters import listed
+from tilegen.emit.environment import environment
 from tilegen.plans.gemm_wgmma import WgmmaGemmPlan
 from tilegen.problems.base import Tensor
 from tilegen.problems.gemm import Gemm
 from tilegen.values import F32
+
+# Helpers that a 16-bit result does not need in full precision have a shorter text there.
+_SHORT = "cuda/parts/short_math.cuh.j2"
 
 
 def context(plan: WgmmaGemmPlan) -> dict[str, Any]:
     """Template names of the epilogue as a function of values, and of what its kernel is given."""
     problem: Gemm = plan.problem
     arrays = [t for t in problem.tensors() if t.name not in ("a", "b")]
-    values = tensors.assignments(arrays, problem.scalars(), True)
+    tiled = next((t for t in arrays if t.name == plan.tile_operand), None)
     return {
         "includes": sorted({*gemm.context(plan)["includes"], "<cuda.h>", "<cudaTypedefs.h>"}),
         "batch_argument": ", at.batch" if problem.batched else "",
         "map_parameters": _map_parameters(problem),
-        **(_pair(plan, arrays) if plan.staged else {}),
-        **_launch(plan, values),
+        "operand_map_arguments": _operand_map(plan, tiled) if tiled else [],
+        **(_values(plan, arrays) if plan.staged else {}),
+        **_launch(plan, tensors.assignments(arrays, problem.scalars(), True)),
     }
 
 
@@ -44,97 +48,139 @@ def _map_parameters(problem: Gemm) -> list[str]:
     ]
 
 
-def _pair(plan: WgmmaGemmPlan, arrays: list[Tensor]) -> dict[str, Any]:
+def _operand_map(plan: WgmmaGemmPlan, tensor: Tensor) -> list[str]:
+    batch = ["batch", tensor.strides[0]] if plan.problem.batched else []
+    where = [tensor.name, "n", "m", tensor.strides[-1], *batch]
+    swizzle = f"CU_TENSOR_MAP_SWIZZLE_{plan.chunk_bytes}B"
+    head = ["&map_operand", plan.map_output, "sizeof(Output)"]
+    return [*head, *where, "kChunkN", "kStagingRows", swizzle]
+
+
+def _values(plan: WgmmaGemmPlan, arrays: list[Tensor]) -> dict[str, Any]:
     """The formula as a function of values, called for two neighbouring results."""
     problem: Gemm = plan.problem
     reads = [t for t in arrays if t.is_read]
     scalars = problem.scalars()
-    loads = [(t.name, *_load(t, plan.swap)) for t in reads]
     names = {"acc": "acc", **{t.name: f"{t.name}_at" for t in reads}}
     names |= {s.name: f"e.{s.name}" for s in scalars}
     # The formula in float32: operands come converted, and the caller rounds the result.
-    wide = dataclasses.replace(problem, out_dtype=F32, operands=_operand_types(problem))
+    types = ",".join(f"{name}:{kind}" for name, kind in problem.typed.operands.items())
+    wide = dataclasses.replace(problem, out_dtype=F32, operands=types)
     printed = print_statements(
         wide.typed, "cuda", names, {"c": "return {value};"}, loaded={t.name: F32 for t in reads}
     )
     parameters = ["const Epilogue &e"] if scalars else []
     parameters += ["float acc", *(f"float {t.name}_at" for t in reads)]
-    sums = ("low", "high") if reads else ("pair[0]", "pair[1]")
+    place = next(t for t in arrays if t.name == "c")
     return {
-        "c_place": _place(next(t for t in arrays if t.name == "c")),
-        "value_helpers": printed.helper_texts,
+        "value_helpers": _shortened(printed.helper_texts),
         "value_members": tensors.members(arrays, scalars, True),
-        "value_loaders": sorted({kind for _, kind, _ in loads}),
         "value_parameters": parameters,
         "value_body": printed.lines,
-        "value_loads": [
-            listed(f"const float2 {name}_at = {kind}(", words, ");", 2)
-            for name, kind, words in loads
-        ],
-        "pair_calls": [_call(s, reads, h, bool(scalars)) for s, h in zip(sums, "xy")],
-        "pair_place": (
-            "rows m and m + 1 of column n" if plan.swap else "columns n and n + 1 of row m"
-        ),
-        "pair_left": "shape.m - m" if plan.swap else "shape.n - n",
-        "pair_inside": "n < shape.n" if plan.swap else "m < shape.m",
+        "value_reads": [_read(plan, t.name, t.dims[0]) for t in reads if len(t.dims) == 1],
+        "sum_places": _sum_places(plan),
+        "value_calls": [_call(plan, reads, bool(scalars), half) for half in (0, 1)],
+        "c_place": tensors.element(place, "e.").replace("batch *", "at.batch *"),
     }
 
 
-def _operand_types(problem: Gemm) -> str:
-    return ",".join(f"{name}:{kind}" for name, kind in problem.typed.operands.items())
+def _shortened(texts: tuple[str, ...]) -> list[str]:
+    short = environment().get_template(_SHORT).module
+    found = []
+    for text in texts:
+        name = text.split("\n")[1].split("(")[0].split()[-1]
+        found.append(str(getattr(short, name)()).strip("\n") if hasattr(short, name) else text)
+    return found
 
 
-def _place(tensor: Tensor) -> str:
-    return tensors.element(tensor, "e.").replace("batch *", "at.batch *")
+def _read(plan: WgmmaGemmPlan, name: str, index: str) -> str:
+    """The value of a vector for a pair of neighbouring results: one, or two side by side."""
+    if plan.swap:
+        row, column = "i * 16 + sum_row + j / 2 * 8", "chunk * 64 + sum_column + j % 2 * 8"
+    else:
+        row, column = "mma * 64 + sum_row + j % 2 * 8", "first + i * 16 + sum_column + j / 2 * 8"
+    at = f"&shared.{name}[consumer][{row if index == 'm' else column}]"
+    return f"const float *{name}_at = {at};"
 
 
-def _load(tensor: Tensor, swap: int) -> tuple[str, list[str]]:
-    """The function that reads an operand for two neighbouring results, and its arguments."""
-    place = _place(tensor)
-    kind = "load_twice"
-    if "m" in tensor.dims and "n" in tensor.dims:
-        kind = "load_column" if swap else "load_pair"
-    elif tensor.dims and tensor.dims[-1] == ("m" if swap else "n"):
-        kind = "load_pair"
-    stride = [f"e.{tensor.strides[-1]}"] if kind == "load_column" else []
-    return kind, [f"&{place}", *stride, "valid"]
+def _sum_places(plan: WgmmaGemmPlan) -> list[str]:
+    """Where a thread's sums begin in its consumer's part of the tile, as far as vectors ask for it."""
+    across, along = "thread % 4 * 2", "thread / 32 * 16 + thread % 32 / 4"
+    row, column = (across, along) if plan.swap else (along, across)
+    indices = {index for _, index, _ in plan.vectors}
+    lines = ["// Where this thread's sums begin."] if indices else []
+    lines += [f"const int sum_row = {row};"] if "m" in indices else []
+    lines += [f"const int sum_column = {column};"] if "n" in indices else []
+    return lines
 
 
-def _call(value: str, reads: list[Tensor], half: str, scalars: bool) -> str:
+def _call(plan: WgmmaGemmPlan, reads: list[Tensor], scalars: bool, half: int) -> str:
+    along = "m" if plan.swap else "n"
     words = ["e"] if scalars else []
-    return f"result({', '.join([*words, value, *(f'{t.name}_at.{half}' for t in reads)])})"
+    words.append(f"pair[{half}]")
+    for tensor in reads:
+        if len(tensor.dims) == 1:
+            words.append(f"{tensor.name}_at[{half if tensor.dims[0] == along else 0}]")
+        else:
+            words.append(f"{tensor.name}_at.{'xy'[half]}")
+    return f"result({', '.join(words)})"
 
 
 def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
     """What passes from the launcher through the kernel to the store."""
-    maps = ["map_a", "map_b"] + (["map_c"] if plan.staged else [])
+    operand = ["map_operand"] if plan.tile_operand else []
     stores = ["map_c"] if plan.staged else []
-    parameters = ["const CUtensorMap *map_c"] if plan.staged else []
-    stores.append("e")
-    parameters.append("const Epilogue &e")
-    kernel = [f"const __grid_constant__ CUtensorMap {m}" for m in maps] + ["const Shape shape"]
-    kernel.append("const Epilogue e")
-    arguments = [*maps, "shape", "epilogue"]
-    lines = ["Epilogue epilogue = {};", *(f"epilogue.{v};" for v in values)]
-    inner = ["shape", "at", "consumer"] if plan.staged else ["shape", "at"]
-    shared = ["SharedStorage &shared"]
-    place = ["const Shape &shape", "const Position &at", *(["int consumer"] if plan.staged else [])]
+    maps = ["map_a", "map_b", *stores, *operand]
+    map_parameters = {m: f"const CUtensorMap *{m}" for m in maps}
+    shared = "SharedStorage &shared"
+    tile = ["const Shape &shape", "const Position &at", *(["int consumer"] if plan.staged else [])]
+    head = [shared] if plan.staged else []
+    parity = ["parity"] if plan.tile_operand else []
+    inner = ["shape", "at", *(["consumer"] if plan.staged else [])]
     return {
-        "consume_parameters": [*shared, *parameters, "const Shape &shape", "int consumer"],
+        "map_names": maps,
+        "consume_parameters": [
+            shared,
+            *(map_parameters[m] for m in [*stores, *operand]),
+            "const Epilogue &e",
+            "const Shape &shape",
+            "int consumer",
+        ],
         "consume_arguments": [
             "shared",
-            *("&map_c" if s == "map_c" else s for s in stores),
+            *(f"&{m}" for m in [*stores, *operand]),
+            "e",
             "shape",
             "warpgroup - 1",
         ],
+        "prefetch_parameters": [
+            shared,
+            *(map_parameters[m] for m in operand),
+            "const Epilogue &e",
+            *tile,
+        ],
+        "prefetch_arguments": ["shared", *operand, "e", *inner],
         "store_parameters": [
-            *(shared if plan.staged else []),
-            *parameters,
-            *place,
+            *head,
+            *(map_parameters[m] for m in stores),
+            "const Epilogue &e",
+            *tile,
+            *(f"uint32_t {p}" for p in parity),
             "const Sum (&sums)[kMmas][kSums]",
         ],
-        "store_arguments": [*(["shared"] if plan.staged else []), *stores, *inner, "sums"],
-        "kernel_parameters": kernel,
-        "launch_arguments": ["&config", "kernel", *arguments],
-        "epilogue_value": lines,
+        "store_arguments": [
+            *(["shared"] if plan.staged else []),
+            *stores,
+            "e",
+            *inner,
+            *parity,
+            "sums",
+        ],
+        "kernel_parameters": [
+            *(f"const __grid_constant__ CUtensorMap {m}" for m in maps),
+            "const Shape shape",
+            "const Epilogue e",
+        ],
+        "launch_arguments": ["&config", "kernel", *maps, "shape", "epilogue"],
+        "epilogue_value": ["Epilogue epilogue = {};", *(f"epilogue.{v};" for v in values)],
     }

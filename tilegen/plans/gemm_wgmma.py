@@ -15,6 +15,8 @@ from tilegen.values import BF16, F16
 # Names of the element types in PTX and in tensor maps.
 _PTX = {F16: "f16", BF16: "bf16"}
 _MAP = {F16: "FLOAT16", BF16: "BFLOAT16"}
+_PAIR = {F16: "__half2", BF16: "__nv_bfloat162"}
+_UNPACK = {F16: "__half22float2", BF16: "__bfloat1622float2"}
 _PACK = {F16: "__floats2half2_rn", BF16: "__floats2bfloat162_rn"}
 
 _DESCRIPTOR = "Describe {} in shared memory to wgmma. "
@@ -93,6 +95,12 @@ class WgmmaGemmPlan(Plan):
     b_batch: str
     c_batch: str
     staged: int
+    tile_operand: str
+    tile_pair_type: str
+    unpack: str
+    vectors: tuple[tuple[str, str, str], ...]
+    operand_members: tuple[str, ...]
+    prefetches: int
     swap: int
     y_index: str
     a_extents: str
@@ -119,6 +127,9 @@ class WgmmaGemmPlan(Plan):
         roles = ROLES[schedule.consumers]
         chunk = schedule.chunk_n
         staged = schedule.staged(problem)
+        tiled = schedule.tile_operand(problem) if staged else ""
+        tile_type = problem.typed.operands.get(tiled)
+        vectors = _vectors(problem, schedule) if staged else ()
         size = problem.out_dtype.bytes
         a_k, b_k = problem.layout.a_dims[1] == "k", problem.layout.b_dims[1] == "k"
         multicast = "_multicast" if schedule.cluster > 1 else ""
@@ -188,9 +199,7 @@ class WgmmaGemmPlan(Plan):
             element=problem.dtype.cuda,
             output=problem.out_dtype.cuda,
             sum_type="float",
-            pair_type=(
-                problem.out_dtype.cuda + "2" if problem.out_dtype is F16 else "__nv_bfloat162"
-            ),
+            pair_type=_PAIR.get(problem.out_dtype, ""),
             pack=_PACK.get(problem.out_dtype, ""),
             swizzle=_SWIZZLE.get(chunk * size, ""),
             a_shape="[kBlockM][kBlockK]" if a_k else "[kBlockM / 64][kBlockK][64]",
@@ -207,6 +216,12 @@ class WgmmaGemmPlan(Plan):
             b_batch="batch, stride_b, " if problem.batched else "",
             c_batch="batch, stride_c, " if problem.batched else "",
             staged=int(staged),
+            tile_operand=tiled,
+            tile_pair_type=_PAIR.get(tile_type, ""),
+            unpack=_UNPACK.get(tile_type, ""),
+            vectors=vectors,
+            operand_members=_operand_members(vectors, tiled),
+            prefetches=int(bool(vectors or tiled)),
             swap=int(swap),
             y_index="m" if swap else "n",
             a_extents="depth, m" if a_k else "m, depth",
@@ -228,9 +243,9 @@ class WgmmaGemmPlan(Plan):
             wgmma_form=_wgmma_form(problem, schedule),
             barrier_primitives=_barrier_primitives(schedule, staged),
             tma_primitives=_tma_primitives(schedule, staged, problem.batched),
-            wgmma_primitives=_wgmma_primitives(schedule, staged),
+            wgmma_primitives=_wgmma_primitives(schedule, staged, tiled),
             consume_part=f"cuda/parts/gemm_wgmma_{_consume(schedule)}.cuh.j2",
-            store_part=f"cuda/parts/gemm_wgmma_store_{_store(schedule, staged)}.cuh.j2",
+            store_part=f"cuda/parts/gemm_wgmma_store_{_store(schedule, staged, tiled)}.cuh.j2",
         )
 
     def parts(self) -> tuple[str, ...]:
@@ -243,7 +258,7 @@ class WgmmaGemmPlan(Plan):
         arrays = [
             t
             for t in self.problem.tensors()
-            if t.name in ("a", "b") or self.staged and t.is_written
+            if t.name in ("a", "b", self.tile_operand) or (self.staged and t.is_written)
         ]
         checks = []
         for t in arrays:
@@ -271,6 +286,23 @@ class WgmmaGemmPlan(Plan):
 
 # Which 16 bytes of a row the copy engine swaps, by the span of the swizzle: an XOR with bits of the row.
 _SWIZZLE = {128: "(row & 7)", 64: "(row >> 1 & 3)", 32: "(row >> 2 & 1)"}
+
+
+def _vectors(problem: Gemm, schedule: WgmmaGemm) -> tuple[tuple[str, str, str], ...]:
+    """Name, index and extent in a consumer's part of the tile, of each operand of one dimension."""
+    extents = (
+        {"m": "kPart", "n": "kBlockN"} if not schedule.swap else {"m": "kBlockM", "n": "kPart"}
+    )
+    dims = problem.formula.operands
+    return tuple(
+        (name, dims[name][0], extents[dims[name][0]]) for name in schedule.vectors(problem)
+    )
+
+
+def _operand_members(vectors: tuple[tuple[str, str, str], ...], tiled: str) -> tuple[str, ...]:
+    lines = [f"float {name}[kConsumers][{extent}];  // of the tile" for name, _, extent in vectors]
+    lines += [f"uint64_t operand[kConsumers];  // the tile of {tiled} has arrived"] if tiled else []
+    return tuple(lines)
 
 
 def _consume(schedule: WgmmaGemm) -> str:
@@ -301,9 +333,11 @@ def _wgmma_form(problem: Gemm, schedule: WgmmaGemm) -> tuple:
     )
 
 
-def _store(schedule: WgmmaGemm, staged: bool) -> str:
+def _store(schedule: WgmmaGemm, staged: bool, tiled: str) -> str:
     if not staged:
         return "direct"
+    if tiled:
+        return "inplace16"
     return "swapped16" if schedule.swap else "tma16"
 
 
@@ -311,16 +345,12 @@ def _barrier_primitives(schedule: WgmmaGemm, staged: bool) -> tuple[str, ...]:
     names = ["shared_address", "mbarrier_init", "mbarrier_init_fence", "mbarrier_arrive_expect_tx"]
     names.append("mbarrier_arrive_cluster" if schedule.cluster > 1 else "mbarrier_arrive")
     names.append("mbarrier_wait")
-    names += ["named_barrier_sync"] if staged or schedule.pingpong or schedule.split > 1 else []
+    names += ["named_barrier_sync"] if staged or schedule.pingpong else []
     names += ["named_barrier_arrive"] if schedule.pingpong else []
     names += ["fence_proxy_async"] if staged else []
     names += ["cluster_rank", "cluster_sync"] if schedule.cluster * schedule.split > 1 else []
     if schedule.split > 1:
-        names += [
-            "store_cluster",
-            "mbarrier_arrive_release_cluster",
-            "mbarrier_wait_acquire_cluster",
-        ]
+        names.append("store_cluster")
     names += ["setmaxnreg_dec", "setmaxnreg_inc"] if schedule.consumers > 1 else []
     return tuple(names)
 
@@ -333,6 +363,7 @@ def _tma_primitives(schedule: WgmmaGemm, staged: bool, batched: bool) -> tuple[s
     return (*names, *(["tma_commit", "tma_wait_read"] if staged else []))
 
 
-def _wgmma_primitives(schedule: WgmmaGemm, staged: bool) -> tuple[str, ...]:
+def _wgmma_primitives(schedule: WgmmaGemm, staged: bool, tiled: str) -> tuple[str, ...]:
     store = ["stmatrix_x4_trans" if schedule.swap else "stmatrix_x4"] if staged else []
+    store += ["ldmatrix_x4"] if tiled else []
     return ("wgmma_fence", "wgmma_commit", "wgmma_wait", *store)

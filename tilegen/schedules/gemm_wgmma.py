@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tilegen.fields import option
 from tilegen.formula import Name, walk
@@ -19,6 +20,8 @@ from tilegen.values import BF16, F16, Tile
 SPAN_BYTES = 128
 # Rows of one wgmma.
 MMA_M = 64
+# Stages beyond which a deeper ring was of no use.
+MOST_STAGES = 8
 # Rows that one box of the copy engine may have.
 BOX_ROWS = 256
 
@@ -47,7 +50,7 @@ class WgmmaGemm(Schedule):
     """A producer thread fills a ring of stages by TMA; consumer warpgroups multiply out of it by wgmma."""
 
     tile: Tile = option(
-        Tile((128, 256, 64)),
+        Tile((128, 128, 64)),
         "Tile of the result and depth of a step; a large one loads less for each product, a small one "
         "leaves fewer processors idle in the last wave.",
         kind=Tile,
@@ -105,7 +108,35 @@ class WgmmaGemm(Schedule):
 
     @classmethod
     def default(cls, problem: Gemm, target: CudaTarget) -> WgmmaGemm:
-        return cls()
+        """Two consumers that take 128 x 128 tiles in turn: the fastest on an H200 for large products."""
+        return cls.with_options(problem, target, {})
+
+    @classmethod
+    def with_options(cls, problem: Gemm, target: CudaTarget, given: Mapping[str, Any]) -> WgmmaGemm:
+        """The given fields; the others follow from them: roles from the tile, stages from what fits."""
+        start = dataclasses.replace(
+            cls(), tile=Tile((128, 128, SPAN_BYTES // problem.storage.bytes))
+        )
+        made = dataclasses.replace(start, **given)
+        if len(made.tile) != 3:
+            return made
+        rest: dict[str, Any] = {}
+        turns = made.mma_m == 128 and made.mma_n <= 128 and not made.swap and made.split == 1
+        rest["pingpong"] = turns and given.get("consumers", 2) == 2
+        by_rows = {64: 1, 192: 3}.get(made.mma_m, 2)
+        rest["consumers"] = 2 if given.get("pingpong", rest["pingpong"]) else by_rows
+        slices = 8 if problem.layout.b_dims[1] == "k" else 64
+        pair = not made.swap and made.split == 1 and made.tile[1] % (2 * slices) == 0
+        rest["cluster"] = 2 if pair else 1
+        made = dataclasses.replace(made, **{k: v for k, v in rest.items() if k not in given})
+        if "stages" in given:
+            return made
+        for stages in range(MOST_STAGES, 2, -1):
+            fits = dataclasses.replace(made, stages=stages)
+            buffers = max(2, fits.fewest_buffers(problem))
+            if fits.shared_bytes(problem, buffers) <= target.shared_block:
+                return fits
+        return dataclasses.replace(made, stages=2)
 
     @property
     def mma_m(self) -> int:
@@ -135,16 +166,33 @@ class WgmmaGemm(Schedule):
     def staged(self, problem: Gemm) -> bool:
         """Whether C is written through staging buffers: one result of 16 bits, from values alone."""
         typed = problem.typed
-        outputs = typed.outputs
+        outputs, operands = typed.outputs, problem.formula.operands
         indices = {n.name for s in typed.statements for n in walk(s.value) if isinstance(n, Name)}
+        tiles = [name for name, dims in operands.items() if "m" in dims and "n" in dims]
         return (
             list(outputs) == ["c"]
             and outputs["c"] in (F16, BF16)
             and len(typed.statements) == 1
             and not indices & {"m", "n", "batch"}
+            and all(
+                dims in (("m",), ("n",)) for name, dims in operands.items() if name not in tiles
+            )
+            and (not tiles or self.tile_operand(problem) != "")
             and self.chunk_n >= 16
             and (not self.swap or self.chunk_n == 64)
         )
+
+    def tile_operand(self, problem: Gemm) -> str:
+        """The one operand of 16 bits and two dimensions that can wait where the results are staged."""
+        tiles = [
+            name for name, dims in problem.formula.operands.items() if "m" in dims and "n" in dims
+        ]
+        fits = len(tiles) == 1 and problem.typed.operands[tiles[0]] in (F16, BF16)
+        return tiles[0] if fits and not self.swap else ""
+
+    def vectors(self, problem: Gemm) -> list[str]:
+        """Operands of one dimension, which wait in shared memory as floats."""
+        return [name for name, dims in problem.formula.operands.items() if len(dims) == 1]
 
     def _reads_operands(self, problem: Gemm) -> bool:
         return self.staged(problem) and bool(problem.typed.operands)
@@ -158,7 +206,12 @@ class WgmmaGemm(Schedule):
         return (self.tile[0] if self.swap else MMA_M) * self.chunk_n * problem.out_dtype.bytes
 
     def buffers(self, problem: Gemm, target: CudaTarget) -> int:
-        """Staging buffers of a consumer: of 2, 3 and 1, the first that divides a tile's chunks and fits."""
+        """Staging buffers of a consumer: of 2, 3 and 1, the first that divides a tile's chunks and fits.
+
+        An operand's tile needs them all, one a chunk.
+        """
+        if self.fewest_buffers(problem) > 1:
+            return self.chunks
         for count in (2, 3):
             if (
                 self.chunks % count == 0
@@ -167,10 +220,17 @@ class WgmmaGemm(Schedule):
                 return count
         return 1
 
+    def fewest_buffers(self, problem: Gemm) -> int:
+        """Staging buffers that a consumer cannot do without."""
+        return self.chunks if self.staged(problem) and self.tile_operand(problem) else 1
+
     def shared_bytes(self, problem: Gemm, buffers: int) -> int:
         """Shared memory of a block: stages, staging buffers and barriers, padded to its alignment."""
-        staging = self.consumers * buffers * self.buffer_bytes(problem) * self.staged(problem)
-        barriers = 2 * 8 * self.stages + 16 * (self.split > 1)
+        staging = 0
+        if self.staged(problem):
+            vectors = 4 * max(self.tile[0], self.tile[1]) * len(self.vectors(problem))
+            staging = self.consumers * (buffers * self.buffer_bytes(problem) + vectors + 8)
+        barriers = 2 * 8 * self.stages
         partial = (self.split - 1) * self.mma_m * self.mma_n * 4
         total = self.stages * self.stage_bytes() + staging + partial + barriers
         return -(-total // 1024) * 1024
@@ -275,7 +335,7 @@ class WgmmaGemm(Schedule):
                     f"{allowed} each",
                 )
             )
-        shared = self.shared_bytes(problem, 1)
+        shared = self.shared_bytes(problem, self.fewest_buffers(problem))
         if shared > target.shared_block:
             broken.append(
                 Violation(
