@@ -14,6 +14,8 @@
 #include "c_openmp/gemm_f32_tt_skinny_48x2048x1024_r6x16_x86_64_v3.h"
 #include "c_openmp/gemm_f64_tt_residual_1280x512x192_r8x4.h"
 #include "c_openmp/gemm_i8_nn_960x512x384_r6x64_x86_64_v4.h"
+#include "c_openmp/gemm_i8_nt_of32_batched_e6c9ae5_vnni_960x512x1536_r6x_14abea.h"
+#include "c_openmp/gemm_i8_tn_relu_vnni_960x512x1536_r6x64_x86_64_vnni.h"
 #include "c_openmp/rmsnorm_bf16.h"
 #include "c_openmp/softmax_f32_x86_64_v4.h"
 #include "c_openmp/transpose_f32_32x64.h"

@@ -38,6 +38,7 @@ _SCHEDULES = [
     "tilegen.schedules.permute:TileLoops",
     "tilegen.schedules.rowwise:RowRegisters",
     "tilegen.schedules.rowwise_c:RowLoops",
+    "tilegen.schedules.gemm_vnni:VnniGemm",
     "tilegen.schedules.gemm_packed:PackedGemm",
     "tilegen.schedules.gemm_skinny:SkinnyGemm",
 ]

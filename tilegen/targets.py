@@ -103,6 +103,7 @@ TARGETS: dict[str, Target] = {
         CpuTarget("portable", 16, 16),
         CpuTarget("x86-64-v3", 32, 16, _V3, "x86_64"),
         CpuTarget("x86-64-v4", 64, 32, _V4, "x86_64"),
+        CpuTarget("x86-64-vnni", 64, 32, ("avx512vnni",) + _V4, "x86_64"),
         CpuTarget(
             "amx",
             64,

@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  960x512x384 r6x64
-// Inputs    5b999fa2a2f0  (command, templates and emitter)
-// Body      cd617eca394c  (everything below this comment)
+// Inputs    4d67956ac253  (command, templates and emitter)
+// Body      6cc53eb153b7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_nt_batched_bias_gelu_960x512x384_r6x64_x86_64_v4.h"
@@ -33,8 +33,9 @@
 
 // What follows, up to the launcher, is compiled for x86-64-v4, whatever the command line says.
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"))), \
-                             apply_to = function)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"))), \
+    apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma")

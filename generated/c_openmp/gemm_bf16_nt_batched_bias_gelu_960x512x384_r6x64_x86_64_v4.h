@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  960x512x384 r6x64
-// Inputs    5b999fa2a2f0  (command, templates and emitter)
+// Inputs    4d67956ac253  (command, templates and emitter)
 // Body      d4e0c74864de  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

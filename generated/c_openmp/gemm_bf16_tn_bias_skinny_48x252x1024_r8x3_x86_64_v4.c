@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 48x252x1024 r8x3
-// Inputs    f8e153f2af13  (command, templates and emitter)
-// Body      389d62b054cb  (everything below this comment)
+// Inputs    c7aedf5b89b0  (command, templates and emitter)
+// Body      aad01d2288b4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_skinny_48x252x1024_r8x3_x86_64_v4.h"
@@ -28,8 +28,9 @@
 
 // What follows, up to the launcher, is compiled for x86-64-v4, whatever the command line says.
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"))), \
-                             apply_to = function)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"))), \
+    apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma")
@@ -313,8 +314,8 @@ static void pack_a(const struct Call *call, const struct Block *block) {
 
 // Few rows leave room for a deeper block of K, which reads B in longer runs.
 static int64_t depth_of(const struct Call *call) {
-  const int64_t most = call->m <= kMicroM ? (int64_t)kBlockK * (kBlockM / kMicroM) : kBlockK;
-  return smaller(most, call->k);
+  const int64_t deeper = call->m <= kMicroM ? kBlockM / kMicroM : 1;
+  return smaller(deeper * kBlockK, call->k);
 }
 
 // Bytes of the packed rows of A, in whole vectors and lines.

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 48x252x1024 r8x3
-// Inputs    f8e153f2af13  (command, templates and emitter)
+// Inputs    c7aedf5b89b0  (command, templates and emitter)
 // Body      d0e9cac8da8e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

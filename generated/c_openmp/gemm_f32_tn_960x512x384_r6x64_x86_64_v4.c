@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  960x512x384 r6x64
-// Inputs    3de3964a9876  (command, templates and emitter)
-// Body      6ca9a152d18f  (everything below this comment)
+// Inputs    ef021046ab4d  (command, templates and emitter)
+// Body      90af6a1a05b6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tn_960x512x384_r6x64_x86_64_v4.h"
@@ -32,8 +32,9 @@
 
 // What follows, up to the launcher, is compiled for x86-64-v4, whatever the command line says.
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"))), \
-                             apply_to = function)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"))), \
+    apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma")

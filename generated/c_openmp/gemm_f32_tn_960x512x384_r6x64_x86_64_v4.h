@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  960x512x384 r6x64
-// Inputs    3de3964a9876  (command, templates and emitter)
+// Inputs    ef021046ab4d  (command, templates and emitter)
 // Body      c56d62ccfd9b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

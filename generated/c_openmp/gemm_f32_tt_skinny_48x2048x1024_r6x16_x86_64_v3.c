@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  skinny 48x2048x1024 r6x16
-// Inputs    82a745561c6b  (command, templates and emitter)
-// Body      fbeca04e0dab  (everything below this comment)
+// Inputs    b18c9dc0fc69  (command, templates and emitter)
+// Body      156ef95600fb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_skinny_48x2048x1024_r6x16_x86_64_v3.h"
@@ -28,8 +28,9 @@
 
 // What follows, up to the launcher, is compiled for x86-64-v3, whatever the command line says.
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), \
-                             apply_to = function)
+#pragma clang attribute push( \
+    __attribute__((target("avx2,fma"))), \
+    apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
@@ -238,8 +239,8 @@ static void pack_a(const struct Call *call, const struct Block *block) {
 
 // Few rows leave room for a deeper block of K, which reads B in longer runs.
 static int64_t depth_of(const struct Call *call) {
-  const int64_t most = call->m <= kMicroM ? (int64_t)kBlockK * (kBlockM / kMicroM) : kBlockK;
-  return smaller(most, call->k);
+  const int64_t deeper = call->m <= kMicroM ? kBlockM / kMicroM : 1;
+  return smaller(deeper * kBlockK, call->k);
 }
 
 // Bytes of the packed rows of A, in whole vectors and lines.

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  1280x512x192 r8x4
-// Inputs    5764896c8995  (command, templates and emitter)
+// Inputs    b783f807a0a2  (command, templates and emitter)
 // Body      81f5089a7051  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

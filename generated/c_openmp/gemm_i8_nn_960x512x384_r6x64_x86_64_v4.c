@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  960x512x384 r6x64
-// Inputs    b3fa76db3117  (command, templates and emitter)
-// Body      e117d3d3dfec  (everything below this comment)
+// Inputs    fc80bc705721  (command, templates and emitter)
+// Body      e0e9357748e6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nn_960x512x384_r6x64_x86_64_v4.h"
@@ -32,8 +32,9 @@
 
 // What follows, up to the launcher, is compiled for x86-64-v4, whatever the command line says.
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"))), \
-                             apply_to = function)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"))), \
+    apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma")

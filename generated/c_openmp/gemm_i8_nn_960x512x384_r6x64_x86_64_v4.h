@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  960x512x384 r6x64
-// Inputs    b3fa76db3117  (command, templates and emitter)
+// Inputs    fc80bc705721  (command, templates and emitter)
 // Body      e27599aa0293  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

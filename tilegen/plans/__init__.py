@@ -21,6 +21,7 @@ _PLANS = {
     "SimtGemm": "tilegen.plans.gemm_simt:SimtGemmPlan",
     "MmaGemm": "tilegen.plans.gemm_mma:MmaGemmPlan",
     "PackedGemm": "tilegen.plans.gemm_packed:PackedGemmPlan",
+    "VnniGemm": "tilegen.plans.gemm_vnni:VnniGemmPlan",
     "WgmmaGemm": "tilegen.plans.gemm_wgmma:WgmmaGemmPlan",
     "GemvGemm": "tilegen.plans.gemm_gemv:GemvGemmPlan",
     "SkinnyGemm": "tilegen.plans.gemm_skinny:SkinnyGemmPlan",

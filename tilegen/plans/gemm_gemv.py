@@ -50,6 +50,8 @@ class GemvGemmPlan(Plan):
         return [
             Fact("threads", str(self.threads), f"{self.warps} warps"),
             Fact("columns a block", str(self.groups * self.columns), "of the result"),
-            Fact("registers", f"about {self.schedule.registers(self.problem)}", "a thread, estimated"),
+            Fact(
+                "registers", f"about {self.schedule.registers(self.problem)}", "a thread, estimated"
+            ),
             Fact("bytes in flight", f"{in_flight}", "of B, a warp"),
         ]

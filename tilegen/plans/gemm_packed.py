@@ -24,7 +24,7 @@ READ_COLS = 8
 CELLS_PER_THREAD = 8
 
 # Features that these kernels use; a level's others are of no use to them.
-USED_FEATURES = ("avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl")
+USED_FEATURES = ("avx512vnni", "avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class PackedGemmPlan(Plan):
     packed: str
     sum: str
     exact: int
+    in_words: int
     widen: str
     widen_end: str
     features: str
@@ -124,6 +125,7 @@ class PackedGemmPlan(Plan):
             packed=multiplied.c,
             sum=problem.accumulator.c,
             exact=int(problem.accumulator is I32),
+            in_words=0,
             widen=widen[0],
             widen_end=widen[1],
             features=",".join(features_of(target)),
