@@ -190,3 +190,19 @@ def test_a_suite_combines_lists_and_names_the_broken_case(tmp_path):
     path.write_text('[[case]]\noperator = "gemm"\n')
     with pytest.raises(UsageError, match="case 1 has no 'sizes'"):
         read_suite(path)
+
+
+def test_large_inputs_repeat_a_block_and_integers_are_drawn_whole():
+    import numpy as np
+
+    from tilegen.bench.worker import DRAWN_ELEMENTS, timing_inputs
+
+    rng = np.random.default_rng(0)
+    gemm = Gemm(dtype="f32")
+    arrays = timing_inputs(gemm, {"m": 3000, "n": 8, "k": 3000}, rng)
+    assert arrays["a"].shape == (3000, 3000) and arrays["b"].shape == (8, 3000)
+    assert 0.99 < arrays["a"].std() < 1.01
+    assert not np.array_equal(arrays["a"][0], arrays["a"][1])
+    entropy = FormulaProblem(formula="cross_entropy")
+    sizes = {"m": 3, "n": DRAWN_ELEMENTS}
+    assert set(timing_inputs(entropy, sizes, rng)) == {"x", "t"}

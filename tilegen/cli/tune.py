@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -10,6 +11,7 @@ import typer
 from rich.progress import Progress
 
 from tilegen import registry
+from tilegen.bench.peers import require_known
 from tilegen.bench.suites import BenchCase, read_suite
 from tilegen.cli import options as opt
 from tilegen.cli.console import out, progress
@@ -73,13 +75,15 @@ def tune(
         return 0
     where = find_target(target)
     cases, only = _cases(context, kernel, at, target)
-    key = device.device_key(where)
-    rules = Rules(key, threads if where.backend == "c_openmp" else 0, timeout=timeout)
     wanted = None if peers is None else [p for p in peers.split(",") if p and p != "none"]
-    settings = Settings(
-        where, tables, _budget(budget), rules, wanted, seed=seed, schedule=only, again=again
-    )
+    require_known(where.backend, wanted or ())
+    limit = _budget(budget)
     where_run = places(scheduler, jobs)
+    key = where_run.timers.submit(device.device_key, where).result()
+    rules = Rules(key, threads if where.backend == "c_openmp" else 0, timeout=timeout)
+    settings = Settings(where, tables, limit, rules, wanted, seed=seed, schedule=only, again=again)
+    # A stop from outside ends a search as Ctrl-C does, with its workers.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with progress("tuning") as bar:
             found = Tuner(settings, where_run).run(cases, lambda case: _teller(bar, case))

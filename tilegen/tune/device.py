@@ -66,7 +66,9 @@ def facts(where: Target) -> dict[str, str]:
 @contextmanager
 def timing(device: str) -> Iterator[None]:
     """Hold a device while something is timed on it: other processes of this machine wait."""
-    path = Path(tempfile.gettempdir()) / f"tilegen-{os.getuid()}-{device}.timing"
+    # Of several GPUs of one kind, a process may be given one of its own.
+    own = slug(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+    path = Path(tempfile.gettempdir()) / f"tilegen-{os.getuid()}-{device}-{own}.timing"
     with open(path, "a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

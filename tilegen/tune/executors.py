@@ -13,6 +13,7 @@ from tilegen.errors import ToolMissing, UsageError
 # Workers of a cluster that own a device to time on offer this resource, once for each device.
 RESOURCE = "tilegen-device"
 RETRIES = 3
+CONNECT_SECONDS = 15
 
 
 class Inline(Executor):
@@ -35,13 +36,11 @@ class Places:
         compilers: any number at once; a compiler is a process of its own.
         timers: one call at a time on each device.
         close: releases both.
-        wide: calls that the timers may be given ahead of their results.
     """
 
     compilers: Executor
     timers: Executor
     close: Callable[[], None]
-    wide: int = 1
 
 
 def local(jobs: int = 0) -> Places:
@@ -64,14 +63,13 @@ def farm(address: str) -> Places:
             f"--scheduler needs dask.distributed: {error}", "pip install 'tilegen[farm]'"
         ) from None
     try:
-        client = Client(address, timeout=15)
+        client = Client(address, timeout=CONNECT_SECONDS)
     except (OSError, ValueError, TimeoutError) as error:
         raise UsageError(
             f"no Dask scheduler answers at {address}: {error}", "Start one with: dask scheduler"
         ) from None
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    devices = sum(RESOURCE in worker["resources"] for worker in workers)
-    if not devices:
+    if not any(RESOURCE in worker["resources"] for worker in workers):
         client.close()
         raise UsageError(
             f"no worker of {address} offers {RESOURCE}",
@@ -79,7 +77,7 @@ def farm(address: str) -> Places:
         )
     compilers = client.get_executor(retries=RETRIES, pure=False)
     timers = client.get_executor(retries=RETRIES, pure=False, resources={RESOURCE: 1})
-    return Places(compilers, timers, client.close, wide=2 * devices)
+    return Places(compilers, timers, client.close)
 
 
 def places(scheduler: str = "", jobs: int = 0) -> Places:

@@ -99,6 +99,11 @@ class Tuner:
     emit: Emit = candidates.candidate
     space: Space = candidates.space
 
+    def _toolchain(self) -> str:
+        """The compiler of the machines that compile."""
+        where = self.settings.where
+        return self.places.compilers.submit(device.toolchain, where).result()
+
     def run(self, cases: Sequence[BenchCase], tell: Callable[[BenchCase], Tell]) -> list[Tuned]:
         """Tune cases; each one's row is in its table before the next begins.
 
@@ -137,7 +142,7 @@ class Tuner:
             return None
         table = files.read(path)
         rows = lookup.sort_rows(table, problem, self.settings.where).fresh
-        tools = device.toolchain(self.settings.where)
+        tools = self._toolchain()
         for row in rows:
             same = dict(row.sizes) == dict(sizes) and row.threads == self.settings.rules.threads
             if same and row.toolchain == tools and row.schedule.startswith(self.settings.schedule):
@@ -151,7 +156,7 @@ class Tuner:
             schedules[place], problem, settings.where, place
         )  # noqa: E731
         context = {
-            "toolchain": device.toolchain(settings.where),
+            "toolchain": self._toolchain(),
             "default": emit(0).digest,
             "device": settings.rules.device,
         }
@@ -202,8 +207,8 @@ class Tuner:
             verified=final.verified,
             trials=f"{len(search.outcomes)} of {len(search.schedules)} tried, {failed} failed",
             digest=candidate.digest,
-            toolchain=device.toolchain(settings.where),
-            machine=device.facts(settings.where),
+            toolchain=self._toolchain(),
+            machine=self.places.timers.submit(device.facts, settings.where).result(),
         )
 
     def _cross(self, found: Sequence[Tuned]) -> None:
