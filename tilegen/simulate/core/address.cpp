@@ -156,9 +156,18 @@ void Gatherer::flush() {
 void count_shared(Machine &m, const Inst &i, const uint64_t *address, Mask mask, unsigned bytes) {
   unsigned words = bytes < 4 ? 1 : bytes / 4, lanes = kLanes / words;
   uint64_t seen[32][4];
-  uint64_t passes = 0, distinct = 0;
+  uint64_t passes = 0;
   unsigned parts = 0, worst_part = 1;
   for (unsigned part = 0; part < words; ++part) {
+    uint64_t low = ~0ull, high = 0;
+    for (unsigned l = part * lanes; l < (part + 1) * lanes; ++l)
+      if (mask >> l & 1) low = std::min(low, address[l]), high = std::max(high, address[l] + bytes);
+    if (high == 0) continue;
+    if (high - low <= 128 && (bytes >= 4 || low / 4 + 31 >= (high - 1) / 4)) {
+      // Within 128 bytes no bank holds two of the words.
+      ++passes, ++parts;
+      continue;
+    }
     uint8_t depth[32] = {};
     std::vector<uint64_t> spill[1];
     unsigned worst = 0;
@@ -173,7 +182,7 @@ void count_shared(Machine &m, const Inst &i, const uint64_t *address, Mask mask,
         if (known) continue;
         if (depth[bank] < 4) seen[bank][depth[bank]] = word;
         else spill->push_back(word);
-        ++depth[bank], ++distinct;
+        ++depth[bank];
         worst = std::max(worst, unsigned(depth[bank]));
       }
     }
@@ -181,7 +190,7 @@ void count_shared(Machine &m, const Inst &i, const uint64_t *address, Mask mask,
     parts += worst > 0;
     worst_part = std::max(worst_part, worst);
   }
-  if (words > 1 && worst_part == 1 && distinct > 0) {
+  if (words > 1 && worst_part == 1 && passes > 1) {
     // Quarters that read the same words need them once.
     uint64_t first = ~0ull, last = 0;
     for (int l = 0; l < kLanes; ++l)

@@ -157,7 +157,7 @@ void product(Block &b, int g, const Shape &s, const WgmmaIssue *const *jobs) {
   const Inst &i = *jobs[0]->inst;
   static thread_local std::vector<T> right, scratch;
   static thread_local Left<T> left;
-  right.assign(size_t(s.n) * size_t(s.depth), 0);
+  right.resize(size_t(s.n) * size_t(s.depth));
   load_right(b, s, jobs[0]->b, right.data());
   int rows = s.n / 2;
   for (int k = 0; k < 4; ++k) {
