@@ -16,7 +16,9 @@ def run(kernel, *inputs, dtype=np.int32, **options):
     buffers = [memory.allocate(f"x{i}", x, writable=False) for i, x in enumerate(inputs)]
     y = memory.allocate("y", np.zeros(32, dtype))
     ptx = compile_ptx(SOURCE, "80")
-    outcome = simulate_ptx(ptx, (1, 1, 1), (32, 1, 1), (*buffers, y), memory=memory, kernel=kernel, **options)
+    outcome = simulate_ptx(
+        ptx, (1, 1, 1), (32, 1, 1), (*buffers, y), memory=memory, kernel=kernel, **options
+    )
     assert outcome.ok, report(outcome)
     return y.view(dtype)
 

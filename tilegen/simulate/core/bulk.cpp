@@ -38,7 +38,7 @@ BulkGroup &open_group(Warp &w, int lane) {
 
 uint16_t bulk_dim(Warp &w, int lane, bool writes) {
   uint32_t &d = w.bulk_dims[2 * lane + writes];
-  if (!d) d = new_dim(*w.block->cluster, format("a bulk %s of warp %d", writes ? "store's write" : "store's read", w.index));
+  if (!d) d = new_dim(*w.block->cluster, format("a bulk store of warp %d", w.index));
   return uint16_t(d);
 }
 
