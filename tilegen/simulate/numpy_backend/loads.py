@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tilegen.simulate.numpy_backend import integers as ints
-from tilegen.simulate.numpy_backend.operands import Operands, bits_of, resized
+from tilegen.simulate.numpy_backend.operands import Operands, bits_of
 from tilegen.simulate.numpy_backend.rounding import (
     add_odd,
     decode,
@@ -248,6 +248,3 @@ def _write_warps(operands: Operands, item: object, values: Array, mask: Array | 
     whole = np.zeros(operands.machine.lanes, values.dtype)
     whole[active(mask, operands.machine)] = values.reshape(-1)
     operands.write(item, whole, mask)
-
-
-__all__ = ["active", "async_copy", "atomic", "combine", "load", "matrix_move", "resized", "store"]

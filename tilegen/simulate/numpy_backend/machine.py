@@ -54,6 +54,7 @@ class Machine:
             np.zeros(self.lanes, {"pred": bool}.get(r.type, f"u{max(2, _size(r.type))}"))
             for r in kernel.registers
         ]
+        self.steps = 0
         self.carry = np.zeros(self.lanes, bool)
         self.shared = np.zeros((self.blocks, SHARED_BYTES), np.uint8)
         self.params = np.zeros(max(kernel.param_bytes, 1), np.uint8)
@@ -133,57 +134,6 @@ class Machine:
 
     def window(self, space: str) -> int:
         return 0 if space == "global" else _WINDOWS[space.split("::")[0]]
-
-    # ---- special registers
-
-    def special(self, name: str) -> Array:
-        base, _, axis = name.partition(".")
-        dim = "xyz".find(axis) if axis else 0
-        block, grid, cluster = self.launch.block, self.launch.grid, self.launch.cluster
-        lane = np.arange(self.lanes) % 32
-        one = np.uint32(1)
-        if base == "tid":
-            t = self.thread
-            value = (t % block[0], t // block[0] % block[1], t // (block[0] * block[1]))[dim]
-        elif base in ("ntid", "nctaid", "cluster_nctaid", "nclusterid"):
-            shape = {"ntid": block, "nctaid": grid, "cluster_nctaid": cluster}.get(base)
-            value = shape[dim] if shape else grid[dim] // cluster[dim]
-        elif base in ("ctaid", "clusterid", "cluster_ctaid"):
-            position = self.coordinates[self.block, dim]
-            size = np.uint32(cluster[dim])
-            value = {
-                "ctaid": position,
-                "clusterid": position // size,
-                "cluster_ctaid": position % size,
-            }[base]
-        elif base.startswith("lanemask_"):
-            bit = one << lane.astype(np.uint32)
-            below = bit - one
-            value = {"eq": bit, "lt": below, "le": below | bit, "gt": ~(below | bit), "ge": ~below}[
-                base[9:]
-            ]
-        elif base in ("clock", "clock64", "clock_hi", "globaltimer"):
-            return lambda: np.full(self.lanes, self.steps, np.uint64)
-        else:
-            simple = {
-                "laneid": lane,
-                "warpid": self.thread // 32,
-                "nwarpid": self.warps_per_block,
-                "cluster_ctarank": self.rank,
-                "cluster_nctarank": self.cluster_size,
-                "smid": self.block,
-                "nsmid": self.blocks,
-                "gridid": 0,
-                "dynamic_smem_size": self.launch.shared_bytes,
-                "total_smem_size": self.shared_limit - SHARED_START,
-                "is_explicit_cluster": self.cluster_size > 1,
-            }
-            if base not in simple:
-                raise SimulationError(f"NumPy backend: special register %{name} is not modelled")
-            value = simple[base]
-        return np.broadcast_to(np.asarray(value).astype(np.uint32), (self.lanes,)).copy()
-
-    steps = 0
 
     # ---- addresses of clusters
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tilegen.simulate.launch import SimulationError
 from tilegen.simulate.numpy_backend.rounding import decode, encode, uint
+from tilegen.simulate.numpy_backend.special import special_register
 from tilegen.simulate.ptx import TYPE_BYTES, Imm, Mem, Not, Reg, Sink, Special, Sym, Vec
 
 Array = np.ndarray
@@ -71,7 +72,7 @@ class Operands:
                 constant = np.full(machine.lanes, value & (2**bits - 1), uint(bits))
             return lambda: constant
         if isinstance(operand, Special):
-            constant = machine.special(operand.name)
+            constant = special_register(machine, operand.name)
             if callable(constant):
                 return lambda: resized(constant(), bits)
             constant = resized(constant, bits)

@@ -14,7 +14,6 @@ from tilegen.simulate.numpy_backend.operands import Operands, bits_of, resized, 
 from tilegen.simulate.numpy_backend.rounding import (
     FORMATS,
     add_odd,
-    decode,
     div_odd,
     encode,
     flush,
@@ -294,6 +293,3 @@ def _to_integer(
         operands.write(target, resized(result.view(np.uint64), bits), mask, is_signed)
 
     return step
-
-
-__all__ = ["compare", "convert_step", "decode", "real_step"]

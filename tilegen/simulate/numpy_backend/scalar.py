@@ -8,10 +8,9 @@ import numpy as np
 
 from tilegen.simulate.launch import SimulationError
 from tilegen.simulate.numpy_backend import integers as ints
-from tilegen.simulate.numpy_backend import reals
+from tilegen.simulate.numpy_backend import moves, reals
 from tilegen.simulate.numpy_backend.operands import Operands, bits_of, resized, signed
-from tilegen.simulate.numpy_backend.rounding import uint
-from tilegen.simulate.ptx import Instruction, Pair, Vec
+from tilegen.simulate.ptx import Instruction, Pair
 
 Array = np.ndarray
 Step = Callable[[Array | None], None]
@@ -238,55 +237,6 @@ def _select(instruction: Instruction, operands: Operands) -> Step:
     return lambda mask: operands.write(target, np.where(p(), a(), b()), mask)
 
 
-def _move(instruction: Instruction, operands: Operands) -> Step:
-    """mov, with vector packing and unpacking; cvta and getctarank are the machine's."""
-    kind = instruction.opcode.split(".")[-1]
-    target, source = instruction.operands
-    bits = bits_of(kind)
-    if isinstance(source, Vec):
-        width = bits // len(source.items)
-        reads = [operands.raw(item, width) for item in source.items]
-
-        def pack(mask: Array | None) -> None:
-            parts = np.stack([read() for read in reads], -1)
-            operands.write(target, parts.view(uint(bits)).reshape(-1), mask)
-
-        return pack
-    read = operands.raw(source, bits)
-    if isinstance(target, Vec):
-        width = bits // len(target.items)
-
-        def split(mask: Array | None) -> None:
-            parts = np.ascontiguousarray(read()).view(uint(width)).reshape(-1, len(target.items))
-            operands.unpack(target, parts, width, mask)
-
-        return split
-    return lambda mask: operands.write(target, read(), mask)
-
-
-def _address(instruction: Instruction, operands: Operands) -> Step:
-    """cvta between a space and the generic window; isspacep; mapa; getctarank."""
-    words = instruction.opcode.split(".")
-    machine, target, source = operands.machine, instruction.operands[0], instruction.operands[1]
-    if words[0] == "cvta":
-        space = words[2] if words[1] == "to" else words[1]
-        base = machine.window(space)
-        read = operands.raw(source, 64)
-        change = np.uint64(base)
-        if words[1] == "to":
-            return lambda mask: operands.write(target, read() - change, mask)
-        return lambda mask: operands.write(target, read() + change, mask)
-    if words[0] == "mapa":
-        bits = int(words[-1][1:])
-        read, rank = operands.raw(source, bits), operands.raw(instruction.operands[2], 32)
-        generic = "shared::cluster" not in instruction.opcode
-        return lambda mask: operands.write(target, machine.map_rank(read(), rank(), generic), mask)
-    if words[0] == "getctarank":
-        read = operands.raw(source, int(words[-1][1:]))
-        return lambda mask: operands.write(target, machine.rank_of(read()), mask)
-    raise unknown(instruction)
-
-
 def _convert(instruction: Instruction, operands: Operands) -> Step:
     words = instruction.opcode.split(".")
     if words[1] == "pack":
@@ -324,8 +274,8 @@ _MAKERS: dict[str, Callable[[Instruction, Operands], Step]] = {
     **dict.fromkeys("shl shr bfi bfe bfind clz popc brev prmt lop3 shf dp4a".split(), _bit_fields),
     **dict.fromkeys("setp set".split(), _compare),
     **dict.fromkeys("selp slct".split(), _select),
-    **dict.fromkeys("cvta mapa getctarank".split(), _address),
+    **dict.fromkeys("cvta mapa getctarank".split(), moves.address_step),
     **dict.fromkeys("rcp sqrt rsqrt ex2 lg2 sin cos tanh copysign testp".split(), reals.real_step),
-    "mov": _move,
+    "mov": moves.move_step,
     "cvt": _convert,
 }
