@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b64 m8x3
-// Inputs    56c14db885d2  (command, templates and emitter)
-// Body      2d51f31393ee  (everything below this comment)
+// Inputs    5c3b6fc385c6  (command, templates and emitter)
+// Body      9fb0430eccc5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4.h"
@@ -38,8 +38,7 @@
 // What follows, up to the launcher, is compiled for x86-64-v4, whatever the command line says.
 #if defined(__clang__)
 #pragma clang attribute push( \
-    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"))), \
-    apply_to = function)
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"))), apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma")

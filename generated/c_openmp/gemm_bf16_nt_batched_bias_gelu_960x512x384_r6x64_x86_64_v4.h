@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  960x512x384 r6x64
-// Inputs    4d67956ac253  (command, templates and emitter)
-// Body      d4e0c74864de  (everything below this comment)
+// Inputs    ccd710657b63  (command, templates and emitter)
+// Body      2091e1791a4e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_NT_BATCHED_BIAS_GELU_960X512X384_R6X64_X86_64_V4_H
@@ -47,7 +47,7 @@ int tilegen_gemm_bf16_nt_batched_bias_gelu_960x512x384_r6x64_x86_64_v4(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl, fma
+ *   4 the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl
  */
 int tilegen_gemm_bf16_nt_batched_bias_gelu_960x512x384_r6x64_x86_64_v4_supports(
     int64_t batch, int64_t m, int64_t n, int64_t k,

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  1280x512x384
-// Inputs    7e3d925adb4d  (command, templates and emitter)
+// Inputs    830652020aec  (command, templates and emitter)
 // Body      80b2b465f307  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  960x512x384 r6x16
-// Inputs    f3e9efdc5d89  (command, templates and emitter)
-// Body      53ed6d3d39e8  (everything below this comment)
+// Inputs    d5a1307fbef4  (command, templates and emitter)
+// Body      3c98e9dbd1f4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_blas_960x512x384_r6x16_x86_64_v3.h"
@@ -34,8 +34,7 @@
 // What follows, up to the launcher, is compiled for x86-64-v3, whatever the command line says.
 #if defined(__clang__)
 #pragma clang attribute push( \
-    __attribute__((target("avx2,fma"))), \
-    apply_to = function)
+    __attribute__((target("avx2,fma"))), apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")

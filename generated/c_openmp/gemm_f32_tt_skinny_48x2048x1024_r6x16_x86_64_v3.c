@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  skinny 48x2048x1024 r6x16
-// Inputs    b18c9dc0fc69  (command, templates and emitter)
-// Body      156ef95600fb  (everything below this comment)
+// Inputs    118ac473a40a  (command, templates and emitter)
+// Body      71fce1f63ebb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_skinny_48x2048x1024_r6x16_x86_64_v3.h"
@@ -29,8 +29,7 @@
 // What follows, up to the launcher, is compiled for x86-64-v3, whatever the command line says.
 #if defined(__clang__)
 #pragma clang attribute push( \
-    __attribute__((target("avx2,fma"))), \
-    apply_to = function)
+    __attribute__((target("avx2,fma"))), apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  960x512x384 r6x64
-// Inputs    fc80bc705721  (command, templates and emitter)
-// Body      e27599aa0293  (everything below this comment)
+// Inputs    16dabccc2a22  (command, templates and emitter)
+// Body      39cc0ed5e6f2  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_I8_NN_960X512X384_R6X64_X86_64_V4_H
@@ -42,7 +42,7 @@ int tilegen_gemm_i8_nn_960x512x384_r6x64_x86_64_v4(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl, fma
+ *   4 the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl
  */
 int tilegen_gemm_i8_nn_960x512x384_r6x64_x86_64_v4_supports(
     int64_t m, int64_t n, int64_t k,

@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc * scale[n] where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  vnni 960x512x1536 r6x64
-// Inputs    0aeff4d744e1  (command, templates and emitter)
-// Body      17d81dfd6eef  (everything below this comment)
+// Inputs    59e8eba34b1b  (command, templates and emitter)
+// Body      a28ac2503327  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nt_of32_batched_e6c9ae5_vnni_960x512x1536_r6x_14abea.h"
@@ -37,11 +37,10 @@
 // What follows, up to the launcher, is compiled for x86-64-vnni, whatever the command line says.
 #if defined(__clang__)
 #pragma clang attribute push( \
-    __attribute__((target("avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,fma"))), \
-    apply_to = function)
+    __attribute__((target("avx512vnni,avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,fma")
+#pragma GCC target("avx512vnni,avx512f,avx512bw,avx512dq,avx512vl")
 #pragma GCC optimize("fp-contract=fast")
 #endif
 
@@ -481,8 +480,7 @@ int tilegen_gemm_i8_nt_of32_batched_e6c9ae5_vnni_960x512x1536_r6x_14abea_support
       !__builtin_cpu_supports("avx512f") ||
       !__builtin_cpu_supports("avx512bw") ||
       !__builtin_cpu_supports("avx512dq") ||
-      !__builtin_cpu_supports("avx512vl") ||
-      !__builtin_cpu_supports("fma")) {
+      !__builtin_cpu_supports("avx512vl")) {
     return 4;
   }
   return 0;

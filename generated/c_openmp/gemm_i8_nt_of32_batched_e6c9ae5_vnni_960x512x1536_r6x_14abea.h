@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc * scale[n] where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  vnni 960x512x1536 r6x64
-// Inputs    0aeff4d744e1  (command, templates and emitter)
-// Body      8b2b9b49a855  (everything below this comment)
+// Inputs    59e8eba34b1b  (command, templates and emitter)
+// Body      833e3002527f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_I8_NT_OF32_BATCHED_E6C9AE5_VNNI_960X512X1536_R6X_14ABEA_H
@@ -47,7 +47,7 @@ int tilegen_gemm_i8_nt_of32_batched_e6c9ae5_vnni_960x512x1536_r6x_14abea(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of avx512vnni, avx512f, avx512bw, avx512dq, avx512vl, fma
+ *   4 the processor lacks one of avx512vnni, avx512f, avx512bw, avx512dq, avx512vl
  */
 int tilegen_gemm_i8_nt_of32_batched_e6c9ae5_vnni_960x512x1536_r6x_14abea_supports(
     int64_t batch, int64_t m, int64_t n, int64_t k,

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = relu(acc) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  vnni 960x512x1536 r6x64
-// Inputs    32ea9a65507d  (command, templates and emitter)
-// Body      83f59706f8db  (everything below this comment)
+// Inputs    be2ed58f85b6  (command, templates and emitter)
+// Body      6cd9a550611c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_tn_relu_vnni_960x512x1536_r6x64_x86_64_vnni.h"
@@ -37,11 +37,10 @@
 // What follows, up to the launcher, is compiled for x86-64-vnni, whatever the command line says.
 #if defined(__clang__)
 #pragma clang attribute push( \
-    __attribute__((target("avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,fma"))), \
-    apply_to = function)
+    __attribute__((target("avx512vnni,avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,fma")
+#pragma GCC target("avx512vnni,avx512f,avx512bw,avx512dq,avx512vl")
 #pragma GCC optimize("fp-contract=fast")
 #endif
 
@@ -469,8 +468,7 @@ int tilegen_gemm_i8_tn_relu_vnni_960x512x1536_r6x64_x86_64_vnni_supports(
       !__builtin_cpu_supports("avx512f") ||
       !__builtin_cpu_supports("avx512bw") ||
       !__builtin_cpu_supports("avx512dq") ||
-      !__builtin_cpu_supports("avx512vl") ||
-      !__builtin_cpu_supports("fma")) {
+      !__builtin_cpu_supports("avx512vl")) {
     return 4;
   }
   return 0;

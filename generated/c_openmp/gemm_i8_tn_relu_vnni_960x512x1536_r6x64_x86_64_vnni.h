@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = relu(acc) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  vnni 960x512x1536 r6x64
-// Inputs    32ea9a65507d  (command, templates and emitter)
-// Body      78db51de0b44  (everything below this comment)
+// Inputs    be2ed58f85b6  (command, templates and emitter)
+// Body      d67fef742888  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_I8_TN_RELU_VNNI_960X512X1536_R6X64_X86_64_VNNI_H
@@ -42,7 +42,7 @@ int tilegen_gemm_i8_tn_relu_vnni_960x512x1536_r6x64_x86_64_vnni(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of avx512vnni, avx512f, avx512bw, avx512dq, avx512vl, fma
+ *   4 the processor lacks one of avx512vnni, avx512f, avx512bw, avx512dq, avx512vl
  */
 int tilegen_gemm_i8_tn_relu_vnni_960x512x1536_r6x64_x86_64_vnni_supports(
     int64_t m, int64_t n, int64_t k,

@@ -190,7 +190,8 @@ class PackedGemmPlan(Plan):
 def features_of(target: CpuTarget) -> tuple[str, ...]:
     """The target's features that the kernels use, those left out that another one implies."""
     used = [name for name in target.features if name in USED_FEATURES]
-    return tuple(name for name in used if not (name == "avx2" and "avx512f" in used))
+    implied = ("avx2", "fma") if "avx512f" in used else ()
+    return tuple(name for name in used if name not in implied)
 
 
 def missing_features(target: CpuTarget) -> tuple[Refusal, ...]:
