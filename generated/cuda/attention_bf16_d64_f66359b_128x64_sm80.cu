@@ -5,7 +5,7 @@
 //           window) times v, s = scale * q . k
 // Schedule  128x64
 // Inputs    dd58868f6bac  (command, templates and emitter)
-// Body      e6ef3396056b  (everything below this comment)
+// Body      aea16a983c2f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d64_f66359b_128x64_sm80.h"
@@ -144,9 +144,14 @@ __device__ __forceinline__ void fetch(Element (&target)[kRows][kRowPitch], const
   }
 }
 
-// x squashed smoothly into (-cap, cap).
+// A whole number of a size up to 2^22 as a float.
+__device__ __forceinline__ float whole(int number) {
+  return __int_as_float(0x4b400000 + number) - 12582912.0f;
+}
+
+// cap * tanh(x / cap) from the hardware's exponential, within cap * 2^-21.
 __device__ __forceinline__ float softcap(float x, float cap) {
-  return cap * tanhf(x / cap);
+  return cap - __fdividef(2.0f * cap, 1.0f + exp2_approx(x * (2.0f * kLog2E / cap)));
 }
 
 __device__ __forceinline__ int clamp_key(const Call &call, int64_t key) {
@@ -171,7 +176,7 @@ __device__ __forceinline__ int first_key(const Call &call, int row) {
 // The score: softcap(s, 30) + slope[h] * (j - i).
 __device__ __forceinline__ float score(const Call &call, int b, int h, int i, int j, float s) {
   const int position = i + call.seq_k - call.seq_q;
-  return softcap(s, 30.0f) + call.slope[h] * static_cast<float>(j - position);
+  return softcap(s, 30.0f) + call.slope[h] * whole(j - position);
 }
 
 // What a thread carries from block to block. An accumulator of 16 x 8 is four elements of a thread:
@@ -485,6 +490,9 @@ extern "C" int tilegen_attention_bf16_d64_f66359b_128x64_sm80_supports(
       (kv_heads > 1 && v_stride_head % 8 != 0) || (batch > 1 && o_stride_batch % 8 != 0) ||
       (seq_q > 1 && o_stride_seq % 8 != 0) || (heads > 1 && o_stride_head % 8 != 0)) {
     return 7;
+  }
+  if (seq_q > 2097152 || seq_k > 2097152) {
+    return 8;
   }
   return 0;
 }

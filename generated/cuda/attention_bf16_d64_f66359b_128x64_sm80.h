@@ -5,7 +5,7 @@
 //           window) times v, s = scale * q . k
 // Schedule  128x64
 // Inputs    dd58868f6bac  (command, templates and emitter)
-// Body      dd1368bf75dd  (everything below this comment)
+// Body      4e9e66aab584  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ATTENTION_BF16_D64_F66359B_128X64_SM80_H
@@ -67,6 +67,7 @@ cudaError_t tilegen_attention_bf16_d64_f66359b_128x64_sm80(
  *   5 a size, or batch * heads * seq_q, is above 1073741824
  *   6 an array does not start on 16 bytes, the unit that cp.async moves
  *   7 a stride is no multiple of 8 elements, 16 bytes
+ *   8 a sequence of more than 2097152 whose positions become floats
  */
 int tilegen_attention_bf16_d64_f66359b_128x64_sm80_supports(
     int64_t batch, int64_t heads, int64_t kv_heads, int64_t seq_q, int64_t seq_k,

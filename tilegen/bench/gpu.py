@@ -37,10 +37,17 @@ def torch() -> Any:
 
 @dataclass
 class Graph:
-    """A captured competitor: replaying it makes `launches` launches."""
+    """A captured competitor: replaying it makes `launches` launches.
+
+    Attributes:
+        replay: enqueues all launches.
+        launches: how many.
+        keeps: what the captured launches point at, arrays and workspaces, held while the graph lives.
+    """
 
     replay: Callable[[], None]
     launches: int
+    keeps: Any
 
 
 def input_sets(bytes_of_one: int) -> int:
@@ -68,7 +75,7 @@ def capture(launch: Launch, sets: int) -> Graph:
         with cuda.graph(graph, stream=stream):
             for i in range(launches):
                 launch(i % sets)
-    return Graph(graph.replay, launches)
+    return Graph(graph.replay, launches, launch)
 
 
 def timed(graph: Graph) -> float:

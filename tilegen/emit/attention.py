@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tilegen import formula as fl
@@ -13,7 +14,19 @@ from tilegen.plans.attention_wgmma import WgmmaAttentionPlan
 from tilegen.plans.base import Plan
 from tilegen.problems.attention import Attention
 from tilegen.problems.attention_formulas import INDICES, AttentionFormula
-from tilegen.problems.attention_mask import KeyRange, Linear, key_range
+from tilegen.problems.attention_mask import KeyRange, Linear, is_distance, key_range
+
+# Positions as floats: the conversion is one of the slow instructions, an addition is not.
+_WHOLE = """// A whole number of a size up to 2^22 as a float.
+__device__ __forceinline__ float whole(int number) {
+  return __int_as_float(0x4b400000 + number) - 12582912.0f;
+}"""
+
+# The library's tanh has branches; weights that are rounded to half precision need less.
+_SOFTCAP = """// cap * tanh(x / cap) from the hardware's exponential, within cap * 2^-21.
+__device__ __forceinline__ float softcap(float x, float cap) {
+  return cap - __fdividef(2.0f * cap, 1.0f + exp2_approx(x * (2.0f * kLog2E / cap)));
+}"""
 
 _HEADERS = {"__half": "<cuda_fp16.h>", "__nv_bfloat16": "<cuda_bf16.h>"}
 
@@ -39,7 +52,7 @@ def context(plan: Plan) -> dict[str, Any]:
     return {
         "computes": problem.title(),
         "includes": sorted(includes - {"<stdint.h>"}),
-        "helpers": helpers,
+        "helpers": [*helpers, *dict.fromkeys([*score["own"], *rest["own"]])],
         "score_lines": score["lines"],
         "mask_lines": rest["lines"],
         "end_lines": _bound_lines(problem, keys.ends, call, "end", position),
@@ -123,7 +136,7 @@ def _function(
 ) -> dict[str, list[str]]:
     """Body, helpers and includes of the function of one element of a formula; empty without one."""
     if f is None:
-        return {"lines": [], "helpers": [], "includes": []}
+        return {"lines": [], "helpers": [], "own": [], "includes": []}
     names = {n: f"{call}{n}" for n in (*f.typed.scalars, "seq_q", "seq_k")}
     lines = []
     used: set[str] = set()
@@ -147,6 +160,11 @@ def _function(
                 )
             lines.append(f"const int {index}_read = {index} < {last} ? {index} : {last};")
     into = "cuda" if cuda else "c_openmp"
+    own: list[str] = []
+    if cuda:
+        typed, distances = _distances(typed, names)
+        names |= distances
+        own += [_WHOLE] if distances else []
     printed = print_statements(typed, into, names, {role: "return {value};"})
     statements = printed.lines
     if role == "mask" and len(typed.statements) == 1:
@@ -154,11 +172,33 @@ def _function(
         whole = frozenset(INDICES)
         text = print_expr(typed.statements[0].value, into, names, nonnegative=whole)
         statements = wrap(f"return {text};", 96)
+    helpers = list(printed.helpers)
+    if cuda and "softcap" in helpers:
+        helpers.remove("softcap")
+        own.append(_SOFTCAP)
     return {
         "lines": [*lines, *statements],
-        "helpers": list(printed.helpers),
+        "helpers": helpers,
+        "own": own,
         "includes": list(printed.includes),
     }
+
+
+def _distances(
+    typed: fl.TypedFormula, names: dict[str, str]
+) -> tuple[fl.TypedFormula, dict[str, str]]:
+    """The formula with floats of positions under names of their own, and the C text of those."""
+    found: dict[str, str] = {}
+
+    def change(node: fl.Node) -> fl.Node:
+        if not is_distance(node):
+            return node
+        name = f"distance_{len(found)}"
+        found[name] = f"whole({print_expr(node.a, 'cuda', names, nonnegative=frozenset(INDICES))})"
+        return fl.Name(name, dtype=node.dtype)
+
+    statements = tuple(replace(s, value=fl.transform(s.value, change)) for s in typed.statements)
+    return replace(typed, statements=statements), found
 
 
 def _divides(f: AttentionFormula) -> bool:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from tilegen.plans.base import Fact, Plan, Refusal
 from tilegen.problems.attention import Attention
+from tilegen.problems.attention_mask import reads_distance
 from tilegen.values import F16
 
 # Largest extent that 32-bit positions take, with room for a block past the end.
 MOST = 1 << 30
+
+# Longest sequence whose distances become floats by one addition.
+LONGEST_DISTANCE = 1 << 21
 
 
 def head_refusals(problem: Attention) -> tuple[Refusal, ...]:
@@ -26,6 +30,15 @@ def head_refusals(problem: Attention) -> tuple[Refusal, ...]:
             f"a size, or batch * heads * seq_q, is above {MOST}",
         ),
     )
+
+
+def distance_refusals(problem: Attention) -> tuple[Refusal, ...]:
+    """Sequences whose distances leave the exact range of the short conversion to float."""
+    if not reads_distance(problem):
+        return ()
+    condition = f"seq_q > {LONGEST_DISTANCE} || seq_k > {LONGEST_DISTANCE}"
+    reason = f"a sequence of more than {LONGEST_DISTANCE} whose positions become floats"
+    return (Refusal(8, condition, reason),)
 
 
 def alignment_refusals(mover: str) -> tuple[Refusal, ...]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from tilegen.plans.attention import (
     alignment_refusals,
     attention_facts,
+    distance_refusals,
     element_names,
     head_refusals,
 )
@@ -75,7 +76,11 @@ class MmaAttentionPlan(Plan):
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
-        return head_refusals(self.problem) + alignment_refusals("cp.async moves")
+        return (
+            head_refusals(self.problem)
+            + alignment_refusals("cp.async moves")
+            + distance_refusals(self.problem)
+        )
 
     def facts(self) -> list[Fact]:
         registers = self.schedule.registers(self.problem)

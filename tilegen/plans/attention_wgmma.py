@@ -8,6 +8,7 @@ from typing import ClassVar
 from tilegen.plans.attention import (
     alignment_refusals,
     attention_facts,
+    distance_refusals,
     element_names,
     head_refusals,
 )
@@ -85,7 +86,11 @@ class WgmmaAttentionPlan(Plan):
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
-        return head_refusals(self.problem) + alignment_refusals("the copy engine moves")
+        return (
+            head_refusals(self.problem)
+            + alignment_refusals("the copy engine moves")
+            + distance_refusals(self.problem)
+        )
 
     @property
     def shared_bytes(self) -> int:

@@ -58,6 +58,23 @@ def key_range(problem: Attention) -> KeyRange:
     return KeyRange(tuple(ends), tuple(firsts), _rest(mask, kept))
 
 
+def is_distance(node: fl.Node) -> bool:
+    """Whether a node is the float of a sum of positions, each with factor 1 or -1: `j - i` in float32."""
+    if not (isinstance(node, fl.Cast) and node.to == "f32"):
+        return False
+    term = _linear(node.a, set())
+    if term is None or not {"i", "j"} & set(term):
+        return False
+    return all(abs(c) <= (1 if n else 1 << 20) and n in ("", "i", "j") for n, c in term.items())
+
+
+def reads_distance(problem: Attention) -> bool:
+    """Whether the score turns positions into floats."""
+    score = problem.score_formula()
+    statements = score.typed.statements if score else ()
+    return any(is_distance(n) for s in statements for n in fl.walk(s.value))
+
+
 def _rest(mask: AttentionFormula, kept: list[int]) -> AttentionFormula | None:
     """The mask with only the conjuncts at those positions."""
     if not kept:

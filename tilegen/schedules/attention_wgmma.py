@@ -28,7 +28,7 @@ def formula_registers(problem: Attention) -> int:
     by_key = sum("j" in indices for operands in names for indices in operands.values())
     statements = [s for f in problem.formulas for s in f.typed.statements]
     calls = any(isinstance(n, fl.Call) for s in statements for n in fl.walk(s.value))
-    return 4 * len(problem.formulas) + 40 * by_key + 8 * calls
+    return 4 * len(problem.formulas) + 40 * by_key + 16 * calls
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class _Backend(GpuPeer):
     def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        backend, scale = SDPBackend[self.name], scalars["scale"]
+        backend, scale = getattr(SDPBackend, self.name), scalars["scale"]
 
         def launch(i: int) -> Any:
             with sdpa_kernel([backend]):
