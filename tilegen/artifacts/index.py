@@ -39,8 +39,13 @@ def _cuda_groups(kernels: Sequence[Rendered]) -> list[dict[str, object]]:
     for kernel in kernels:
         if isinstance(kernel.spec.target, CudaTarget):
             groups.setdefault(kernel.spec.target.name, []).append(kernel.source)
+    # An architecture with a letter runs nowhere else.
     return [
-        {"arch": name.removeprefix("sm_"), "sources": sorted(groups[name])}
+        {
+            "arch": name.removeprefix("sm_"),
+            "exact": name[-1].isalpha(),
+            "sources": sorted(groups[name]),
+        }
         for name in sorted(groups)
     ]
 

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from tilegen.errors import ToolMissing
 
+# Where CUDA's own installer puts it.
+DEFAULT_NVCC = "/usr/local/cuda/bin/nvcc"
+
 
 @dataclass(frozen=True)
 class Tool:
@@ -56,7 +59,7 @@ def nvcc_places() -> list[tuple[str, str]]:
     on_path = shutil.which("nvcc")
     places.append(("PATH", on_path or "nvcc"))
     places += [("wheel", str(root / "bin" / "nvcc")) for root in _wheel_roots()]
-    places.append(("default", "/usr/local/cuda/bin/nvcc"))
+    places.append(("default", DEFAULT_NVCC))
     return places
 
 
