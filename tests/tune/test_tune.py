@@ -121,9 +121,9 @@ def test_a_second_run_measures_nothing_again(settings, monkeypatch):
 
     two = SMALL[:2]
     first = tuner(settings, schedules=two).tune(CASE, lambda state: None)
-    assert first.search is not None
+    assert not first.kept
     again = tuner(settings, schedules=two).tune(CASE, lambda state: None)
-    assert again.search is None and again.row.text() == first.row.text()
+    assert again.kept and again.row.text() == first.row.text()
     # With --again the journal still knows every trial; only the confirming run is made.
     monkeypatch.setattr(search, "measure", None)
     settings = dataclasses.replace(settings, again=True)
@@ -254,3 +254,24 @@ def test_show_prints_geometric_means(tilegen, settings, tmp_path):
     ran = tilegen("tune", "--show")
     assert ran.status == 0
     assert "geometric mean of 2 rows: 1.000 of the default, 0.500 of the best peer" in ran.out
+
+
+def test_a_run_that_was_stopped_before_crossing_crosses_when_it_goes_on(settings):
+    cases = [dataclasses.replace(CASE, sizes={"m": m, "n": 24, "k": 24}) for m in (8, 48)]
+    path = files.table_path(settings.tables, "test-cpu", "gemm")
+    for case in cases:
+        tuner(settings, schedules=SMALL[:3]).tune(case, lambda state: None)
+    rows = [dataclasses.replace(r, speedups={r.schedule: r.speedup}) for r in files.read(path).rows]
+    other = next(s for s in SMALL[:3] if f"tile={s.tile} " not in rows[0].schedule)
+    from tilegen.tables.words import kernel_digest, kernel_spec, schedule_text
+
+    text = schedule_text(other)
+    digest = kernel_digest(kernel_spec("gemm", WHERE, rows[0].problem, text))
+    rows[1] = dataclasses.replace(rows[1], schedule=text, speedups={text: 1.0}, digest=digest)
+    files.update(path, rows)
+    found = tuner(settings, schedules=SMALL[:3]).run(cases, lambda case: lambda state: None)
+    assert all(t.kept for t in found)
+    winners = {r.schedule for r in rows}
+    assert len(winners) == 2
+    for row in files.read(path).rows:
+        assert winners <= set(row.speedups)

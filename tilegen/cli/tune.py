@@ -144,7 +144,7 @@ def _print(tuned: Tuned) -> None:
     row = tuned.row
     sizes = " ".join(f"{k}={v}" for k, v in row.sizes.items())
     out.print(f"{row.problem} {sizes}: {row.schedule}")
-    if tuned.search is None:
+    if tuned.kept:
         out.print("  in the table already (--again measures it again)")
         return
     peers = ", ".join(f"{name} {ratio:.3f}" for name, ratio in row.peers.items()) or "none timed"

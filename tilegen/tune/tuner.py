@@ -66,18 +66,18 @@ class Tuned:
 
     Attributes:
         row: its row.
-        search: all outcomes; None where a fresh row was there already.
+        search: its candidates and their outcomes.
+        kept: whether a fresh row was there already, so that nothing was searched.
         notes: what a user should know.
     """
 
     row: Row
-    search: Search | None
+    search: Search
+    kept: bool = False
     notes: list[str] = field(default_factory=list)
 
     def failures(self) -> list[tuple[str, Outcome]]:
         """Schedules that failed, with their outcomes, by stage and then in the fixed order."""
-        if self.search is None:
-            return []
         failed = [(p, o) for p, o in self.search.outcomes.items() if not o.ok]
         failed.sort(key=lambda item: (item[1].stage, item[0]))
         return [(self.search.candidate(p).schedule, o) for p, o in failed]
@@ -125,17 +125,16 @@ class Tuner:
         problem = case.spec(settings.where).problem
         sizes = {s.name: case.sizes[s.name] for s in problem.sizes()}
         path = files.table_path(settings.tables, settings.rules.device, problem.operator)
+        search = self._search(path, problem, sizes, tell)
         kept = self._fresh(path, problem, sizes)
         if kept is not None:
-            return Tuned(kept, None)
-        search = self._search(path, problem, sizes, tell)
+            return Tuned(kept, search, kept=True)
         search.run(settings.budget, settings.seed)
         final, names = self._confirm(search, problem)
         row = self._row(search, problem, final, names)
         table = files.update(path, [row])
-        return Tuned(
-            row, search, [*table.faults, *[f"{n}: {w}" for n, w in final.failures.items()]]
-        )
+        notes = [*table.faults, *[f"{n}: {w}" for n, w in final.failures.items()]]
+        return Tuned(row, search, notes=notes)
 
     def _fresh(self, path: Path, problem: Problem, sizes: Mapping[str, int]) -> Row | None:
         if self.settings.again:
@@ -214,13 +213,15 @@ class Tuner:
     def _cross(self, found: Sequence[Tuned]) -> None:
         """Measure the winners of a problem's sizes at its other sizes, and add them to the rows."""
         for problem in dict.fromkeys(t.row.problem for t in found):
-            tuned = [t for t in found if t.row.problem == problem and t.search is not None]
-            winners = list(dict.fromkeys(t.row.schedule for t in found if t.row.problem == problem))
+            tuned = [t for t in found if t.row.problem == problem]
+            winners = list(dict.fromkeys(t.row.schedule for t in tuned))[:MOST_CROSSED]
             for one in tuned:
+                if set(winners) <= set(one.row.speedups):
+                    continue
                 search = one.search
                 place = {words.schedule_text(s): p for p, s in enumerate(search.schedules)}
-                wanted = [place[w] for w in winners[:MOST_CROSSED] if w in place]
-                search.also(wanted)
+                wanted = [place[w] for w in winners if w in place]
+                search.also([0, *wanted])
                 more = {
                     search.candidate(p).schedule: search.outcomes[p].speedup
                     for p in wanted
