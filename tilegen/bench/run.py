@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tilegen.bench import cpu, gpu
 from tilegen.bench.peers import gpu_peer, peer_names, require_known
 from tilegen.bench.process import Worker, WorkerFailed
 from tilegen.bench.samples import Report, Row, host_facts
+from tilegen.bench.split import requests, splits
 from tilegen.bench.suites import BenchCase, Suite
 from tilegen.bench.tensors import device_tensors
 from tilegen.emit.naming import stem
@@ -88,8 +89,47 @@ def run_cpu(
             rows.append(_cpu_row(case, spec, workers, peers, count))
     finally:
         workers.close()
-    facts = {**host_facts(), "threads": str(threads), "compiler": find_cc().version}
-    return Report(suite.name, {**facts, "target": where.name}, rows)
+    return Report(suite.name, _host(where, threads), rows)
+
+
+def run_split(
+    suite: Suite,
+    where: Target,
+    threads: int,
+    count: int = 12,
+    progress: Progress = lambda _: None,
+) -> Report:
+    """Time every case's fused kernel beside its splits into several kernels, interleaved.
+
+    In the report the splits are the peers, so that a ratio above 1 says that fusing wins.
+
+    Raises:
+        UsageError: a case that cannot be split.
+    """
+    cases = [(case, case.spec(where)) for case in suite.cases]
+    found = [splits(spec.problem, where) for _, spec in cases]
+    rows = []
+    workers = Workers(threads)
+    try:
+        for (case, spec), ways in zip(cases, found):
+            progress(case.label())
+            row = _row(case, spec)
+            request = {"target": where.name, "sizes": dict(case.sizes)}
+            fused = {"operator": case.operator, "options": dict(case.options)}
+            wanted = {"tilegen": request | fused}
+            for number, parts in enumerate(ways, start=1):
+                name = f"split {number}"
+                wanted[name] = request | {"parts": requests(parts)}
+                row.notes[name] = " | ".join(part.text() for part in parts)
+            rows.append(_timed(row, workers, wanted, count))
+    finally:
+        workers.close()
+    return Report(suite.name, _host(where, threads), rows)
+
+
+def _host(where: Target, threads: int) -> dict[str, str]:
+    facts = {**host_facts(), "threads": str(threads), "target": where.name}
+    return facts | ({"compiler": find_cc().version} if where.backend == "c_openmp" else {})
 
 
 def _cpu_row(
@@ -98,8 +138,14 @@ def _cpu_row(
     row = _row(case, spec)
     request = {"operator": case.operator, "target": spec.target.name}
     request |= {"options": dict(case.options), "sizes": dict(case.sizes)}
+    names = ["tilegen", *_chosen("c_openmp", spec, peers)]
+    return _timed(row, workers, dict.fromkeys(names, request), count)
+
+
+def _timed(row: Row, workers: Workers, wanted: Mapping[str, object], count: int) -> Row:
+    """Time competitors by their requests, ours first, and fill the row."""
     ready = []
-    for name in ["tilegen", *_chosen("c_openmp", spec, peers)]:
+    for name, request in wanted.items():
         try:
             ready.append(workers.prepare(name, request))
         except WorkerFailed as error:

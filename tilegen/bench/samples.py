@@ -30,6 +30,7 @@ class Row:
         seconds: raw samples of ours and of each peer, seconds a call.
         ratios: raw ratios peer / ours from neighbouring blocks, by peer; above 1 we are faster.
         errors: why a competitor gave no numbers, by name.
+        notes: what a competitor is, by name, where its name does not say it.
     """
 
     case: str
@@ -43,6 +44,7 @@ class Row:
     seconds: dict[str, list[float]] = field(default_factory=dict)
     ratios: dict[str, list[float]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
 
     def ratio(self, peer: str) -> float:
         """Median ratio peer / ours."""

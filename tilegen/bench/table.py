@@ -30,7 +30,7 @@ def text(report: Report) -> str:
         name, ratio = row.best_peer()
         cells.append(f"{ratio:.3f}" if name else "-")
         rows.append(cells)
-        notes += [f"{row.case}: {who}: {why}" for who, why in row.errors.items()]
+        notes += [f"{row.case}: {who}: {why}" for who, why in {**row.notes, **row.errors}.items()]
     lines = [f"{report.suite} on {report.machine.get('name') or report.machine.get('cpu', '')}"]
     lines += _columns(rows)
     for group in dict.fromkeys(r.group for r in report.rows):

@@ -48,8 +48,11 @@ class Competitor:
     def prepare(self, request: dict[str, Any]) -> None:
         """Make the inputs and be ready to be timed."""
         self.time = None
-        spec = KernelSpec.make(request["operator"], request["target"], request["options"])
         self.built = None
+        if "parts" in request:
+            self.time = self._split(request)
+            return
+        spec = KernelSpec.make(request["operator"], request["target"], request["options"])
         if "library" in request:
             self.built = Built.of(spec, Path(request["library"]), request["symbol"])
         if request.get("only_verify"):
@@ -60,14 +63,8 @@ class Competitor:
             self.time = self._on_cpu(spec, request)
 
     def _on_cpu(self, spec: KernelSpec, request: dict[str, Any]) -> Callable[[], float]:
-        problem, sizes = spec.problem, request["sizes"]
-        rng = np.random.default_rng(0)
-        arrays = timing_inputs(problem, sizes, rng)
-        for tensor in problem.tensors():
-            if tensor.name not in arrays:
-                shape = tensor.shape(sizes)
-                arrays[tensor.name] = np.zeros(shape, tensor.dtype.numpy)
-        scalars = problem.draw_scalars(rng)
+        sizes = request["sizes"]
+        arrays, scalars = host_arrays(spec.problem, sizes, np.random.default_rng(0))
         if self.built is not None:
             call = self.built.bound(arrays, scalars, self.threads)
         else:
@@ -76,6 +73,40 @@ class Competitor:
         seconds = request.get("seconds", ROUND_SECONDS)
         # The arrays must outlive the call, whether the peer keeps them or only their addresses.
         return lambda kept=arrays: time_calls(call, seconds) if kept else 0.0
+
+    def _split(self, request: dict[str, Any]) -> Callable[[], float]:
+        """Times our kernels of a split one after the other; each writes what the next ones read."""
+        specs = [
+            KernelSpec.make(part["operator"], request["target"], part["options"])
+            for part in request["parts"]
+        ]
+        if isinstance(specs[0].target, CudaTarget):
+            return self._split_on_gpu(specs, request["sizes"])
+        calls = split_calls(specs, request["sizes"], self.threads)[0]
+
+        def both() -> None:
+            for call in calls:
+                call()
+
+        both()
+        return lambda: time_calls(both, request.get("seconds", ROUND_SECONDS))
+
+    def _split_on_gpu(self, specs: list[KernelSpec], sizes: dict[str, int]) -> Callable[[], float]:
+        from tilegen.bench import gpu
+        from tilegen.bench.tensors import device_tensors
+
+        count = gpu.input_sets(sum(spec.problem.bytes(sizes) for spec in specs))
+        shared: list[dict[str, Any]] = [{} for _ in range(count)]
+        launches = []
+        for spec in specs:
+            sets, scalars = device_tensors(spec, sizes, count)
+            names = {t.name for t in spec.problem.tensors()}
+            for known, made in zip(shared, sets):
+                known |= {name: made[name] for name in names - set(known)}
+            own = [{name: known[name] for name in names} for known in shared]
+            launches.append(gpu_peer("tilegen").prepare(spec, sizes, own, scalars))
+        graph = gpu.capture(lambda i: [launch(i) for launch in launches], count)
+        return lambda kept=shared: gpu.timed(graph) if kept else 0.0
 
     def _on_gpu(self, spec: KernelSpec, request: dict[str, Any]) -> Callable[[], float]:
         from tilegen.bench import gpu
@@ -105,6 +136,31 @@ class Competitor:
         if not verdict.ok:
             raise CheckFailed(f"{len(verdict.failures)} failures: {verdict.failures[0]}")
         return f"{verdict.cases} cases, largest error {verdict.worst:.3f} of its bound"
+
+
+def host_arrays(
+    problem: Problem, sizes: dict[str, int], rng: np.random.Generator
+) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+    """Every array of a problem, outputs zero, and its scalars."""
+    arrays = timing_inputs(problem, sizes, rng)
+    for tensor in problem.tensors():
+        if tensor.name not in arrays:
+            arrays[tensor.name] = np.zeros(tensor.shape(sizes), tensor.dtype.numpy)
+    return arrays, problem.draw_scalars(rng)
+
+
+def split_calls(
+    specs: list[KernelSpec], sizes: dict[str, int], threads: int
+) -> tuple[list[Callable[[], None]], dict[str, np.ndarray]]:
+    """A call of each C kernel of a split on arrays that they share by name, and these arrays."""
+    shared: dict[str, np.ndarray] = {}
+    calls = []
+    for spec in specs:
+        arrays, scalars = host_arrays(spec.problem, sizes, np.random.default_rng(0))
+        shared |= {name: array for name, array in arrays.items() if name not in shared}
+        own = {name: shared[name] for name in arrays}
+        calls.append(cpu_peer("tilegen").prepare(spec, sizes, own, scalars, threads))
+    return calls, shared
 
 
 def timing_inputs(

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from tilegen.bench import table
-from tilegen.bench.run import run_cpu, run_gpu
+from tilegen.bench.run import run_cpu, run_gpu, run_split
 from tilegen.bench.samples import load
 from tilegen.bench.suites import read_suite
 from tilegen.cli.console import out, progress
@@ -34,6 +34,10 @@ def bench(
     show: Annotated[
         Optional[Path], typer.Option("--show", help="Only print the table of a saved JSON.")
     ] = None,
+    split: Annotated[
+        bool,
+        typer.Option("--split", help="Time fused kernels beside their splits instead of peers."),
+    ] = False,
     chart: Annotated[
         Optional[Path], typer.Option("--chart", help="Write a PNG of ratios and of the roofline.")
     ] = None,
@@ -41,7 +45,7 @@ def bench(
     """Time a suite beside its peers, interleaved in one run, and print ratios peer / ours (above 1: ours faster).
 
     With `--against`, says of each case whether it is the same, faster, slower or unclear beyond the noise, and
-    exits with 1 if one is slower.
+    exits with 1 if one is slower. With `--split`, the peers are the same formula in two or more kernels.
     """
     if show is not None:
         report = load(show)
@@ -57,7 +61,9 @@ def bench(
             def tell(label: str) -> None:
                 bar.update(task, description=label, advance=1)
 
-            if where.backend == "cuda":
+            if split:
+                report = run_split(cases, where, threads, rounds, tell)
+            elif where.backend == "cuda":
                 report = run_gpu(cases, where, wanted, rounds, tell)
             else:
                 report = run_cpu(cases, where, threads, wanted, rounds, tell)
