@@ -36,6 +36,8 @@ _SCHEDULES = [
     "tilegen.schedules.elementwise:ElementLoops",
     "tilegen.schedules.permute:TileShared",
     "tilegen.schedules.permute:TileLoops",
+    "tilegen.schedules.columns:ColumnBlocks",
+    "tilegen.schedules.columns:ColumnLoops",
     "tilegen.schedules.rowwise:RowRegisters",
     "tilegen.schedules.rowwise_c:RowLoops",
     "tilegen.schedules.gemm_vnni:VnniGemm",

@@ -42,7 +42,7 @@ def context(plan: RowRegistersPlan) -> dict[str, Any]:
     short = _Rows(writer, plan.short_program, hold=True)
     long = _Rows(writer, plan.long_program, hold=False)
     ops = {
-        (r.op, r.dtype): _operation(writer, r.op, r.dtype) for r in plan.short_program.reductions
+        (r.op, r.dtype): operation(writer, r.op, r.dtype) for r in plan.short_program.reductions
     }
     names = {
         "computes": problem.title(),
@@ -155,7 +155,7 @@ class _Rows:
         return list(found)
 
 
-def _operation(writer: Writer, op: str, kind) -> OpText:
+def operation(writer: Writer, op: str, kind) -> OpText:
     if op in ("sum", "prod"):
         node = Binary("+" if op == "sum" else "*", Name("value"), Name("other"), dtype=kind)
     else:

@@ -9,6 +9,8 @@ from tilegen.spec import KernelSpec
 
 # schedule class: module:class of its plan.
 _PLANS = {
+    "ColumnBlocks": "tilegen.plans.columns:ColumnBlocksPlan",
+    "ColumnLoops": "tilegen.plans.columns:ColumnLoopsPlan",
     "ElementLoops": "tilegen.plans.elementwise:ElementLoopsPlan",
     "ElementPacks": "tilegen.plans.elementwise:ElementPacksPlan",
     "TileLoops": "tilegen.plans.permute:TileLoopsPlan",

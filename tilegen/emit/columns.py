@@ -1,0 +1,313 @@
+"""Text of the column templates of both backends: every column has its own sums, kept in arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilegen.emit import tensors
+from tilegen.emit.c_expr import includes_for
+from tilegen.emit.row_text import array_parameter
+from tilegen.emit.rowwise_cuda import operation
+from tilegen.emit.sweeps import PackText, ReductionText, Writer, combined, index_lines, moved
+from tilegen.emit.sweeps import op_name, partials_name, start_value, wrapped
+from tilegen.formula import node_text
+from tilegen.plans.columns import ColumnBlocksPlan, ColumnLoopsPlan
+from tilegen.problems.base import Tensor
+from tilegen.problems.lowering import COUNT, Value
+from tilegen.problems.passes import Load, Pass
+
+
+@dataclass(frozen=True)
+class ArrayText:
+    """A value that every column has one of: its array and what an element is."""
+
+    name: str
+    type: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ColumnSweepText:
+    """One pass down the columns.
+
+    Attributes:
+        title: what it computes.
+        reductions: arrays that it accumulates.
+        step_lines: statements that locate a step along the reduced indices, and what it has one of.
+        loads: packs read at each step.
+        lines: statements for one element.
+        stores: packs written at each step.
+        after: arrays that follow from the reductions.
+        column_stores: what is written once a column.
+    """
+
+    title: str
+    reductions: tuple[ReductionText, ...]
+    step_lines: tuple[str, ...]
+    loads: tuple[PackText, ...]
+    lines: tuple[str, ...]
+    stores: tuple[PackText, ...]
+    after: tuple[ArrayText, ...]
+    column_stores: tuple[PackText, ...]
+
+
+class _Columns:
+    """Writes a program whose values are arrays over the columns that a thread works on."""
+
+    def __init__(self, plan: ColumnBlocksPlan | ColumnLoopsPlan) -> None:
+        self.plan = plan
+        self.problem = plan.problem
+        self.program = plan.program
+        self.cuda = plan.target.backend == "cuda"
+        self.access = "args." if self.cuda else "args->"
+        self.source = "" if self.cuda else self.access
+        self.at = "element" if self.cuda else "column - first"
+        self.writer = Writer(self.problem, plan.target.backend, self.access)
+        self.last = self.problem.family.order[-1]
+        self.outer = tuple(
+            i for i in self.problem.family.order if i not in (*self.problem.along, self.last)
+        )
+        self.texts = {i: f"{i}_index" for i in (*self.outer, *self.problem.along)}
+        flat = [v for p in self.program.passes for v in (*p.reductions, *p.after)]
+        self.columnar = [*flat, *self.program.before]
+        for value in self.columnar:
+            self.writer.names[value.name] = f"{value.name}[{self.at}]"
+
+    def base(self, tensor: Tensor) -> str:
+        """Where an array's part for the current outer indices starts."""
+        inner = {*self.outer} & {*tensor.dims}
+        return f"{tensor.name}_line" if inner else self.source + tensor.name
+
+    def line_statements(self) -> list[str]:
+        """Where the arrays' parts for the outer indices start."""
+        wanted = {d for t in self.problem.tensors() for d in t.dims}
+        wanted |= set(self.program.positions.values())
+        lines = index_lines(self.writer, self.outer, "line", wanted)
+        texts = {i: self.texts[i] for i in self.outer}
+        for tensor in self.problem.tensors():
+            if self.base(tensor) != f"{tensor.name}_line":
+                continue
+            constant = "" if tensor.is_written else "const "
+            start = moved(self.source + tensor.name, self.writer.offset(tensor, texts))
+            kind = self.writer.storage(tensor.dtype)
+            lines.append(f"{constant}{kind} *{tensor.name}_line = {start};")
+        if self.program.counts:
+            kind = self.problem.typed.compute
+            lines.append(self.writer.local(kind, COUNT, self.writer.dialect.cast(kind, "length")))
+        return list(wrapped(lines))
+
+    def address(self, tensor: Tensor) -> str:
+        """Where a pack, or a column, lies at the current step."""
+        steps = {i: self.texts[i] for i in self.problem.along if i in tensor.dims}
+        return moved(self.base(tensor), self.writer.offset(tensor, steps))
+
+    def sweep(self, number: int) -> ColumnSweepText:
+        """The text of one pass."""
+        sweep = self.program.passes[number]
+        packed = [x for x in sweep.loads if self.last in x.operand.indices]
+        single = [x for x in sweep.loads if self.last not in x.operand.indices]
+        lines = self.position_lines(sweep)
+        lines += [self.load_line(x) for x in packed]
+        for value in sweep.values:
+            lines.append(self.writer.local(value.dtype, value.name, self.text(value)))
+        lines += [self.accumulation(r) for r in sweep.reductions]
+        stores = []
+        for s in sweep.stores:
+            tensor = self.writer.tensor(s.name)
+            lines.append(f"{self.written(tensor)} = {self.text(s.value)};")
+            stores.append(self.pack(tensor, "out"))
+        return ColumnSweepText(
+            title=self.title(number, sweep),
+            reductions=tuple(self.reduction(r) for r in sweep.reductions),
+            step_lines=wrapped(
+                [
+                    *self.step_lines(sweep),
+                    *self.step_addresses(sweep),
+                    *(self.single_line(x) for x in single),
+                ]
+            ),
+            loads=tuple({x.operand.name: self.pack(self.tensor(x)) for x in packed}.values()),
+            lines=wrapped(lines),
+            stores=tuple(stores),
+            after=tuple(self.array(v) for v in sweep.after),
+            column_stores=tuple(self.column_store(s) for s in sweep.stores_after),
+        )
+
+    def tensor(self, load: Load) -> Tensor:
+        return self.writer.tensor(load.operand.name)
+
+    def text(self, value: Value) -> str:
+        return self.writer.expression(value.node)
+
+    def title(self, number: int, sweep: Pass) -> str:
+        what = [f"{r.name} = {r.op} of {node_text(r.node)}" for r in sweep.reductions]
+        what += [f"store {s.name}" for s in sweep.stores]
+        count = len(self.program.passes)
+        head = f"Pass {number + 1} of {count}: " if count > 1 else ""
+        return head + ", ".join(what) + "."
+
+    def step_lines(self, sweep: Pass) -> list[str]:
+        wanted = {d for x in sweep.loads for d in x.operand.indices}
+        wanted |= {d for s in sweep.stores for d in s.indices}
+        names = {n for v in (*sweep.values, *sweep.reductions, *(s.value for s in sweep.stores)) for n in v.names}
+        wanted |= {i for name, i in self.program.positions.items() if name in names}
+        return index_lines(self.writer, self.problem.along, "step", wanted)
+
+    def step_addresses(self, sweep: Pass) -> list[str]:
+        """Where the arrays' columns lie at the current step."""
+        names = [x.operand.name for x in sweep.loads if self.last in x.operand.indices]
+        lines = []
+        for name in dict.fromkeys([*names, *(s.name for s in sweep.stores)]):
+            tensor = self.writer.tensor(name)
+            constant = "" if tensor.is_written else "const "
+            kind = self.writer.storage(tensor.dtype)
+            lines.append(f"{constant}{kind} *{name}_step = {self.address(tensor)};")
+        return lines
+
+    def position_lines(self, sweep: Pass) -> list[str]:
+        values = (*sweep.values, *sweep.reductions, *(s.value for s in sweep.stores))
+        name = f"{self.last}_index"
+        if name not in self.program.positions or name not in {n for v in values for n in v.names}:
+            return []
+        return [f"const int64_t {name} = {'column + element' if self.cuda else 'column'};"]
+
+    def load_line(self, load: Load) -> str:
+        tensor = self.tensor(load)
+        at = f"{tensor.name}_pack.at[element]" if self.cuda else f"{tensor.name}_step[column]"
+        text = self.writer.element(load.node, tensor.name, at)
+        return self.writer.local(load.dtype, load.name, text)
+
+    def single_line(self, load: Load) -> str:
+        tensor = self.tensor(load)
+        steps = {i: self.texts[i] for i in tensor.dims if i in self.problem.along}
+        at = f"{self.base(tensor)}[{self.writer.offset(tensor, steps)}]"
+        return self.writer.local(
+            load.dtype, load.name, self.writer.element(load.node, tensor.name, at)
+        )
+
+    def written(self, tensor: Tensor) -> str:
+        return f"{tensor.name}_out.at[element]" if self.cuda else f"{tensor.name}_step[column]"
+
+    def pack(self, tensor: Tensor, word: str = "pack") -> PackText:
+        kind = self.writer.storage(tensor.dtype)
+        name = f"{tensor.name}_{word}" if self.cuda else tensor.name
+        return PackText(name, kind, f"{tensor.name}_step")
+
+    def accumulation(self, r: Value) -> str:
+        total = self.writer.names[r.name]
+        if r.op in ("sum", "prod"):
+            return f"{total} {'+' if r.op == 'sum' else '*'}= {self.text(r)};"
+        return f"{total} = {self.writer.expression(combined(r.op, r.dtype, r.name, r.node))};"
+
+    def reduction(self, r: Value) -> ReductionText:
+        start = self.writer.expression(start_value(r.op, r.dtype))
+        kind = self.writer.dialect.type(r.dtype)
+        return ReductionText(r.name, kind, start, op_name(r.op, r.dtype), partials_name(r.dtype))
+
+    def array(self, value: Value) -> ArrayText:
+        return ArrayText(value.name, self.writer.dialect.type(value.dtype), self.text(value))
+
+    def loaded_arrays(self) -> list[ArrayText]:
+        """Operands that every column has one element of, in the type of the arithmetic."""
+        found = []
+        for load in self.program.loads:
+            tensor = self.tensor(load)
+            kind = self.writer.dialect.type(load.dtype)
+            at = "column + element" if self.cuda else "column"
+            inside = f"{at} < columns ? {at} : 0" if self.cuda else at
+            place = inside if self.last in tensor.dims else "0"
+            text = self.writer.element(load.node, tensor.name, f"{self.base(tensor)}[{place}]")
+            found.append(ArrayText(load.name, kind, text))
+            self.writer.names[load.name] = f"{load.name}[{self.at}]"
+        return found
+
+    def column_store(self, s) -> PackText:
+        """An output of which a column has one element: its name, type, address and value."""
+        tensor = self.writer.tensor(s.name)
+        kind = self.writer.storage(tensor.dtype)
+        return PackText(tensor.name, kind, self.base(tensor), self.text(s.value))
+
+
+def context(plan: ColumnBlocksPlan | ColumnLoopsPlan) -> dict[str, Any]:
+    """The names of the template."""
+    made = _Columns(plan)
+    problem, writer, cuda = plan.problem, made.writer, made.cuda
+    host = Writer(problem, plan.target.backend, "args.")
+    loaded = made.loaded_arrays()
+    before = [made.array(v) for v in plan.program.before]
+    sweeps = [made.sweep(n) for n in range(len(plan.program.passes))]
+    ops = {(r.op, r.dtype): operation(writer, r.op, r.dtype) for r in plan.program.reductions}
+    kinds = dict.fromkeys(r.dtype for r in plan.program.reductions)
+    names: dict[str, Any] = {
+        "computes": problem.title(),
+        "prose": _prose(plan, cuda),
+        "members": [
+            f"int64_t {', '.join(s.name for s in problem.sizes())};",
+            *tensors.members(problem.tensors(), problem.scalars(), cuda),
+        ],
+        "assignments": [
+            *(s.name for s in problem.sizes()),
+            *(
+                line.split(" = ")[1]
+                for line in tensors.assignments(problem.tensors(), problem.scalars(), cuda)
+            ),
+        ],
+        "line_lines": made.line_statements(),
+        "outer": made.outer,
+        "loaded": loaded,
+        "before": before,
+        "sweeps": sweeps,
+        "lines_expression": host.extent(made.outer),
+        "length_expression": (writer if cuda else writer).extent(problem.along),
+        "columns_expression": f"{made.access}{made.last}",
+        "host_columns": f"args.{made.last}",
+        "host_length": host.extent(problem.along),
+    }
+    if cuda:
+        names |= {
+            "reduction_ops": list(ops.values()),
+            "partials": [(partials_name(k), k.c) for k in kinds],
+            "array_parameters": [array_parameter(writer, t) for t in problem.tensors()],
+            "array_arguments": ", ".join(f"args.{t.name}" for t in problem.tensors()),
+            "aligned": _aligned(plan, made.last),
+        }
+    helpers = writer.helpers()
+    texts = [a.text + f"; {a.type} x" for a in [*loaded, *before]]
+    for s in sweeps:
+        texts += [*s.step_lines, *s.lines, *(a.text for a in s.after), *(r.start for r in s.reductions)]
+        texts += [p.type + " x;" + p.access for p in s.column_stores]
+    lines = [*helpers, *names["members"], *names["line_lines"], *texts]
+    includes = set(includes_for(lines, plan.target.backend))
+    if not cuda:
+        includes |= {"<errno.h>", "<stddef.h>", "<stdint.h>"}
+    return names | {"helpers": helpers, "includes": sorted(includes)}
+
+
+def _aligned(plan: ColumnBlocksPlan, last: str) -> list[str]:
+    """C conditions under which packs may be accessed whole."""
+    conditions = []
+    for tensor in plan.problem.tensors():
+        if last in tensor.dims and set(plan.problem.along) & set(tensor.dims):
+            size = min(16, plan.vector * tensor.dtype.bytes)
+            conditions.append(f"reinterpret_cast<uintptr_t>({tensor.name}) % {size} == 0")
+            conditions += [f"{s} % {plan.vector} == 0" for s in tensor.strides]
+    return conditions
+
+
+def _prose(plan: ColumnBlocksPlan | ColumnLoopsPlan, cuda: bool) -> str:
+    count = len(plan.program.passes)
+    passes = "one pass" if count == 1 else f"{count} passes"
+    along = ", ".join(plan.problem.along)
+    if cuda:
+        return (
+            f"Every column is reduced over {along} in {passes}. A block works on {plan.across} x {plan.vector} "
+            f"neighbouring columns where strides and addresses permit, else on {plan.across}; its "
+            f"{plan.threads // plan.across} rows of threads share the steps along {along} and meet in shared "
+            "memory after each pass, always in the same order."
+        )
+    return (
+        f"Every column is reduced over {along} in {passes}. Threads share chunks of {plan.chunk} columns; a step "
+        f"along {along} is a vector loop over the chunk. A column's sums are taken in the order of {along}: results "
+        "are the same bits for any number of threads."
+    )

@@ -1,0 +1,85 @@
+"""The plans of ColumnBlocks and ColumnLoops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilegen.plans.base import Fact
+from tilegen.plans.memory_bound import FormulaPlan, loop_features
+from tilegen.problems.formula import FormulaProblem
+from tilegen.problems.passes import Program
+from tilegen.schedules.columns import ColumnBlocks, ColumnLoops
+from tilegen.schedules.memory_bound import vector
+from tilegen.targets import CpuTarget, CudaTarget
+
+
+@dataclass(frozen=True)
+class ColumnBlocksPlan(FormulaPlan):
+    """Numbers of `templates/cuda/columns.cu.j2`."""
+
+    across: int
+    threads: int
+    vector: int
+    program: Program
+
+    template: ClassVar[str] = "cuda/columns.cu.j2"
+    hidden: ClassVar[frozenset[str]] = frozenset({"program"})
+
+    @classmethod
+    def make(
+        cls, problem: FormulaProblem, schedule: ColumnBlocks, target: CudaTarget
+    ) -> ColumnBlocksPlan:
+        """Derive every number. The schedule must be legal for the problem on the target."""
+        return cls(
+            problem=problem,
+            schedule=schedule,
+            target=target,
+            across=schedule.across,
+            threads=schedule.threads,
+            vector=vector(problem),
+            program=problem.program(keep=False),
+        )
+
+    def facts(self) -> list[Fact]:
+        shared = self.schedule.shared_bytes(self.problem)
+        return [
+            Fact("passes", str(len(self.program.passes)), "reductions that depend on each other"),
+            Fact("columns", str(self.across * self.vector), f"of a block: {self.across} x {self.vector}"),
+            Fact("shared memory", f"{shared} bytes", f"{self.target} allows {self.target.shared_default}"),
+        ]
+
+    def description(self) -> str:
+        return f"blocks of {self.across} x {self.threads // self.across} threads"
+
+
+@dataclass(frozen=True)
+class ColumnLoopsPlan(FormulaPlan):
+    """Numbers of `templates/c_openmp/columns.c.j2`."""
+
+    chunk: int
+    serial: int
+    clang_features: str
+    gcc_features: str
+    program: Program
+
+    template: ClassVar[str] = "c_openmp/columns.c.j2"
+    hidden: ClassVar[frozenset[str]] = frozenset({"program"})
+
+    @classmethod
+    def make(cls, problem: FormulaProblem, schedule: ColumnLoops, target: CpuTarget) -> ColumnLoopsPlan:
+        """Derive every number. The schedule must be legal for the problem on the target."""
+        clang, gcc = loop_features(target)
+        return cls(
+            problem=problem,
+            schedule=schedule,
+            target=target,
+            chunk=schedule.chunk,
+            serial=schedule.serial,
+            clang_features=clang,
+            gcc_features=gcc,
+            program=problem.program(keep=False),
+        )
+
+    def description(self) -> str:
+        return f"threads share chunks of {self.chunk} columns"
