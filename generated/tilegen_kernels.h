@@ -5,6 +5,7 @@
 #include "c_openmp/attention_bf16_d64_f66359b_b64_m4x3.h"
 #include "c_openmp/attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4.h"
 #include "c_openmp/bias_gelu_f32_c4096_x86_64_v3.h"
+#include "c_openmp/column_mean_bf16_c512.h"
 #include "c_openmp/gemm_bf16_nt_batched_bias_gelu_960x512x384_r6x64_x86_64_v4.h"
 #include "c_openmp/gemm_bf16_tn_bias_skinny_48x252x1024_r8x3_x86_64_v4.h"
 #include "c_openmp/gemm_f16_tn_1280x512x384_neon.h"
@@ -18,6 +19,7 @@
 #include "c_openmp/gemm_i8_tn_relu_vnni_960x512x1536_r6x64_x86_64_vnni.h"
 #include "c_openmp/rmsnorm_bf16.h"
 #include "c_openmp/softmax_f32_x86_64_v4.h"
+#include "c_openmp/sum_squares_f32_x86_64_v4.h"
 #include "c_openmp/transpose_f32_32x64.h"
 
 #ifndef TILEGEN_NO_CUDA
@@ -27,6 +29,7 @@
 #include "cuda/attention_bf16_d128_fd7bbaf_128x128_s2_sm90a.h"
 #include "cuda/attention_bf16_d64_f66359b_128x64_sm80.h"
 #include "cuda/attention_f16_d128_causal_lse_128x64_sm80.h"
+#include "cuda/column_sum_f32_8x64_sm80.h"
 #include "cuda/cross_entropy_f32_v16_sm80.h"
 #include "cuda/gemm_bf16_tn_128x128x64_s6_c2_pp_sm90a.h"
 #include "cuda/gemm_bf16_tn_128x256x64_s4_c2_sm90a.h"
@@ -50,6 +53,7 @@
 #include "cuda/layernorm_bf16_v32_sm80.h"
 #include "cuda/softmax_f32_v16_sm80.h"
 #include "cuda/swiglu_bf16_x2_sm80.h"
+#include "cuda/total_f32_x4_sm80.h"
 #include "cuda/transpose_bf16_64_sm80.h"
 #endif
 

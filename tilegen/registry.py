@@ -38,6 +38,8 @@ _SCHEDULES = [
     "tilegen.schedules.permute:TileLoops",
     "tilegen.schedules.columns:ColumnBlocks",
     "tilegen.schedules.columns:ColumnLoops",
+    "tilegen.schedules.full:FullParts",
+    "tilegen.schedules.full:FullLoops",
     "tilegen.schedules.rowwise:RowRegisters",
     "tilegen.schedules.rowwise_c:RowLoops",
     "tilegen.schedules.gemm_vnni:VnniGemm",

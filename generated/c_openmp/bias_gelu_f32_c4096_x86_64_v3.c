@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 4096 columns
-// Inputs    e6b3836c04df  (command, templates and emitter)
+// Inputs    a99b1aba98c0  (command, templates and emitter)
 // Body      6306ac8ac44a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

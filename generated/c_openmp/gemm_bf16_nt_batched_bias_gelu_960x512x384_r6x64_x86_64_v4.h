@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  960x512x384 r6x64
-// Inputs    ccd710657b63  (command, templates and emitter)
+// Inputs    0ce999f59058  (command, templates and emitter)
 // Body      2091e1791a4e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

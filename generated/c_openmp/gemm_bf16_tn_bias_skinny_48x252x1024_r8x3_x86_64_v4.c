@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 48x252x1024 r8x3
-// Inputs    31284324bf8e  (command, templates and emitter)
+// Inputs    54171057829d  (command, templates and emitter)
 // Body      610af3e71ea2  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  1280x512x384
-// Inputs    830652020aec  (command, templates and emitter)
+// Inputs    ceb87bfb0d67  (command, templates and emitter)
 // Body      80b2b465f307  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  960x512x384 r6x64
-// Inputs    7ee6594a9390  (command, templates and emitter)
+// Inputs    8d041ca29bf5  (command, templates and emitter)
 // Body      42421add0ae0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

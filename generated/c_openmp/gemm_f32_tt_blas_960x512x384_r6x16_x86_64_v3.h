@@ -4,7 +4,7 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  960x512x384 r6x16
-// Inputs    d5a1307fbef4  (command, templates and emitter)
+// Inputs    2220dd4c259c  (command, templates and emitter)
 // Body      e71f8941890c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

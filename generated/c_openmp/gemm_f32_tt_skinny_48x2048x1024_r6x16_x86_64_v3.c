@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  skinny 48x2048x1024 r6x16
-// Inputs    118ac473a40a  (command, templates and emitter)
+// Inputs    3657432dd0ac  (command, templates and emitter)
 // Body      71fce1f63ebb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  1280x512x192 r8x4
-// Inputs    d1a10f284b52  (command, templates and emitter)
+// Inputs    39572f9bf717  (command, templates and emitter)
 // Body      100491cdaf13  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  960x512x384 r6x64
-// Inputs    16dabccc2a22  (command, templates and emitter)
+// Inputs    644f3dff3ef1  (command, templates and emitter)
 // Body      39cc0ed5e6f2  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

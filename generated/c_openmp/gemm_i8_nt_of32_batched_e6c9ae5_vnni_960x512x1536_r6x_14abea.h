@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc * scale[n] where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  vnni 960x512x1536 r6x64
-// Inputs    59e8eba34b1b  (command, templates and emitter)
+// Inputs    d2402b3520f8  (command, templates and emitter)
 // Body      833e3002527f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

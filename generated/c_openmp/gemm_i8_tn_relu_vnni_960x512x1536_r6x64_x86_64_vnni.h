@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = relu(acc) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  vnni 960x512x1536 r6x64
-// Inputs    be2ed58f85b6  (command, templates and emitter)
+// Inputs    07b7f40f5fdf  (command, templates and emitter)
 // Body      d67fef742888  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

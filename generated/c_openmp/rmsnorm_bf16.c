@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 1024 columns
-// Inputs    7cf79e5f37fc  (command, templates and emitter)
+// Inputs    a5d9fd968bb1  (command, templates and emitter)
 // Body      fe35ffc54032  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 1024 columns
-// Inputs    5b4e4887f538  (command, templates and emitter)
+// Inputs    4071a45eef21  (command, templates and emitter)
 // Body      5a0509a8735d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

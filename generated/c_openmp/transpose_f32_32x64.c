@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 32 x 64 elements
-// Inputs    b1a90fffce03  (command, templates and emitter)
+// Inputs    6f8a16668c9a  (command, templates and emitter)
 // Body      ef9a998060e1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

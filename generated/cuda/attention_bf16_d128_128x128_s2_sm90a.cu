@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    2df238e9e8f2  (command, templates and emitter)
+// Inputs    e609069e3c21  (command, templates and emitter)
 // Body      56a87832377b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

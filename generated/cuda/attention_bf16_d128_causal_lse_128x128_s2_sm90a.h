@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    f0120bc0d088  (command, templates and emitter)
+// Inputs    53cab5d068e3  (command, templates and emitter)
 // Body      97ca53162920  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

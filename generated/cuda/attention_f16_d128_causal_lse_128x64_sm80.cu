@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    6073a4ff41b1  (command, templates and emitter)
+// Inputs    759137d535d5  (command, templates and emitter)
 // Body      be1ded28cecb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  gemv m1 n2 w8
-// Inputs    8270fd28f237  (command, templates and emitter)
+// Inputs    3ea6d2dd9579  (command, templates and emitter)
 // Body      c3d2f5b6b098  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

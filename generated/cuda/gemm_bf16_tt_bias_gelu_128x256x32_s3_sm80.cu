@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x256x32 s3
-// Inputs    3a425a97fe69  (command, templates and emitter)
+// Inputs    c97d55a60c38  (command, templates and emitter)
 // Body      10e30513eaff  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

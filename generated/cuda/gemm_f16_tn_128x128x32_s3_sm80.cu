@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    ab6e49f9846e  (command, templates and emitter)
+// Inputs    bdc59b8f4dfc  (command, templates and emitter)
 // Body      c078e5112c0a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   z[m,n] = acc + bias[n]; c[m,n] = silu(z) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    d4ceabc307a5  (command, templates and emitter)
+// Inputs    62d8f37f9e69  (command, templates and emitter)
 // Body      489b05bdea8c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

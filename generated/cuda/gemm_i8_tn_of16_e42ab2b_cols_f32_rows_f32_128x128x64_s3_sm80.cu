@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s3
-// Inputs    d8da810381a4  (command, templates and emitter)
+// Inputs    a76a62877268  (command, templates and emitter)
 // Body      c4e03ca0cc41  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = relu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x16 s3
-// Inputs    aaf0eaa6db01  (command, templates and emitter)
+// Inputs    51d728307b3d  (command, templates and emitter)
 // Body      5ac40b5e4c9d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

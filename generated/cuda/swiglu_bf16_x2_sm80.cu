@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = silu(g[m,n]) * u[m,n]
 // Schedule  blocks of 256 threads, 2 accesses each of 8 elements
-// Inputs    20fda6b0de4a  (command, templates and emitter)
+// Inputs    1179dd631e52  (command, templates and emitter)
 // Body      82f5116731cb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 64 x 64, 256 threads
-// Inputs    f777c6d9d65d  (command, templates and emitter)
+// Inputs    eb80b458c7c0  (command, templates and emitter)
 // Body      19a1e1bcbba9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

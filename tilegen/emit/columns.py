@@ -150,7 +150,11 @@ class _Columns:
     def step_lines(self, sweep: Pass) -> list[str]:
         wanted = {d for x in sweep.loads for d in x.operand.indices}
         wanted |= {d for s in sweep.stores for d in s.indices}
-        names = {n for v in (*sweep.values, *sweep.reductions, *(s.value for s in sweep.stores)) for n in v.names}
+        names = {
+            n
+            for v in (*sweep.values, *sweep.reductions, *(s.value for s in sweep.stores))
+            for n in v.names
+        }
         wanted |= {i for name, i in self.program.positions.items() if name in names}
         return index_lines(self.writer, self.problem.along, "step", wanted)
 
@@ -275,7 +279,12 @@ def context(plan: ColumnBlocksPlan | ColumnLoopsPlan) -> dict[str, Any]:
     helpers = writer.helpers()
     texts = [a.text + f"; {a.type} x" for a in [*loaded, *before]]
     for s in sweeps:
-        texts += [*s.step_lines, *s.lines, *(a.text for a in s.after), *(r.start for r in s.reductions)]
+        texts += [
+            *s.step_lines,
+            *s.lines,
+            *(a.text for a in s.after),
+            *(r.start for r in s.reductions),
+        ]
         texts += [p.type + " x;" + p.access for p in s.column_stores]
     lines = [*helpers, *names["members"], *names["line_lines"], *texts]
     includes = set(includes_for(lines, plan.target.backend))

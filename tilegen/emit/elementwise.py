@@ -34,7 +34,6 @@ def context(plan: ElementPacksPlan | ElementLoopsPlan) -> dict[str, Any]:
     )
     sweep = made.text(0)
     host = Writer(problem, plan.target.backend, "args.")
-    gapless = _gapless(plan)
     names: dict[str, Any] = {
         "computes": problem.title(),
         "prose": _prose(plan, cuda),
@@ -54,7 +53,7 @@ def context(plan: ElementPacksPlan | ElementLoopsPlan) -> dict[str, Any]:
         "row_indices": row_indices(problem),
         "rows_expression": host.extent(row_indices(problem)),
         "row_length_expression": host.extent(problem.along),
-        "gapless": gapless,
+        "gapless": gapless(plan),
         "folded": " * ".join(f"args.{i}" for i in plan.folded_names),
     }
     if cuda:
@@ -76,7 +75,7 @@ def context(plan: ElementPacksPlan | ElementLoopsPlan) -> dict[str, Any]:
     return names | {"helpers": helpers, "includes": sorted(includes)}
 
 
-def _gapless(plan: ElementPacksPlan | ElementLoopsPlan) -> list[str]:
+def gapless(plan: ElementPacksPlan | ElementLoopsPlan) -> list[str]:
     """C conditions under which the folded indices are one, tensor by tensor."""
     inner = [*plan.folded_names, plan.last]
     conditions = []

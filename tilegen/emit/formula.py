@@ -9,6 +9,8 @@ from tilegen.plans.base import Plan
 
 # template: module whose `context(plan)` gives its names.
 _CONTEXTS = {
+    "c_openmp/full.c.j2": "tilegen.emit.full",
+    "cuda/full.cu.j2": "tilegen.emit.full",
     "c_openmp/columns.c.j2": "tilegen.emit.columns",
     "cuda/columns.cu.j2": "tilegen.emit.columns",
     "c_openmp/permute.c.j2": "tilegen.emit.permute",

@@ -72,7 +72,7 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
         functions.append(_function(writer, plan.long_program, False, "compute_long_row"))
     written = [t for t in problem.tensors() if t.is_written and problem.along[-1] in t.dims]
     kinds = dict.fromkeys((r.op, r.dtype) for r in plan.short_program.reductions)
-    declared = [_declared(writer, op, kind) for op, kind in kinds if op in ("max", "min")]
+    declarations = [declared(writer, op, kind) for op, kind in kinds if op in ("max", "min")]
     streams = "streams" if written else ""
     names = {
         "computes": problem.title(),
@@ -89,7 +89,7 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
             ),
         ],
         "row_functions": functions,
-        "declared_reductions": declared,
+        "declared_reductions": declarations,
         "any_streams": streams,
         "any_prefetches": "prefetches" if any(s.prefetches for s in functions[0].sweeps) else "",
         "keeps": "keeps" if keeps else "",
@@ -100,7 +100,12 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
         "result_bytes": sum(t.dtype.bytes for t in written),
     }
     helpers = writer.helpers()
-    lines = [*helpers, *names["members"], *declared, *(x for f in functions for x in f.all_lines())]
+    lines = [
+        *helpers,
+        *names["members"],
+        *declarations,
+        *(x for f in functions for x in f.all_lines()),
+    ]
     includes = {*includes_for(lines, "c_openmp"), "<errno.h>", "<stddef.h>", "<stdint.h>"}
     includes |= {"<string.h>"} if streams else set()
     return names | {"helpers": helpers, "includes": sorted(includes)}
@@ -147,7 +152,7 @@ def _function(writer: Writer, program: Program, keep: bool, name: str) -> Functi
                 reductions=text.reductions,
                 segment_lines=_segment_lines(writer, sweep, made) if segmented else (),
                 prefetches=_prefetches(writer, program, number),
-                pragma=_pragma(writer, sweep),
+                pragma=loop_pragma(writer, sweep),
                 lines=text.lines,
                 stores=loop_stores(writer, sweep, base),
                 after=text.after,
@@ -226,7 +231,7 @@ def _prefetches(writer: Writer, program: Program, number: int) -> tuple[str, ...
     return tuple(lines)
 
 
-def _pragma(writer: Writer, sweep: Pass) -> str:
+def loop_pragma(writer: Writer, sweep: Pass) -> str:
     """The pragma of a loop over elements, with a clause for each reduction."""
     clauses: dict[str, list[str]] = {}
     for r in sweep.reductions:
@@ -240,7 +245,7 @@ def _function_name(writer: Writer, r: Value) -> str:
     return writer.dialect.function(r.op, r.dtype)
 
 
-def _declared(writer: Writer, op: str, kind) -> str:
+def declared(writer: Writer, op: str, kind) -> str:
     name = writer.dialect.function(op, kind)
     start = writer.expression(start_value(op, kind))
     text = writer.expression(combined(op, kind, "omp_out", Name("omp_in", dtype=kind)))

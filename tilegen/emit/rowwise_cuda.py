@@ -41,9 +41,7 @@ def context(plan: RowRegistersPlan) -> dict[str, Any]:
     writer = Writer(problem, "cuda", PREFIX)
     short = _Rows(writer, plan.short_program, hold=True)
     long = _Rows(writer, plan.long_program, hold=False)
-    ops = {
-        (r.op, r.dtype): operation(writer, r.op, r.dtype) for r in plan.short_program.reductions
-    }
+    ops = {(r.op, r.dtype): operation(writer, r.op, r.dtype) for r in plan.short_program.reductions}
     names = {
         "computes": problem.title(),
         "prose": _prose(plan),

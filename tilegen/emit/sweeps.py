@@ -169,6 +169,7 @@ class Sweeps:
         read: text of an element of an operand that the pass reads from memory, by operand name.
         written: text of an element of an output, by its name.
         source: what stands before an array's name, such as `args->`.
+        along: the indices that a pack may vary with; those that the program runs along if empty.
     """
 
     def __init__(
@@ -184,6 +185,7 @@ class Sweeps:
         read: Callable[[str], str],
         written: Callable[[str], str],
         source: str = "",
+        along: Sequence[str] = (),
     ) -> None:
         self.writer = writer
         self.program = program
@@ -195,7 +197,7 @@ class Sweeps:
         self.read = read
         self.written = written
         self.source = source
-        self.along = writer.problem.along
+        self.along = tuple(along) or writer.problem.along
         self.last = self.along[-1]
 
     def text(self, number: int) -> SweepText:
@@ -227,7 +229,11 @@ class Sweeps:
             pack_lines=wrapped(
                 [
                     *(self.split_lines() if fresh or single or stores or positions else ()),
-                    *(self.single_line(x) for x in single),
+                    *(
+                        self.single_line(x)
+                        for x in single
+                        if set(self.along) & {*x.operand.indices}
+                    ),
                 ]
             ),
             loads=tuple(self.pack_text(self.writer.tensor(name)) for name in fresh),

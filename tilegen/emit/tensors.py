@@ -23,7 +23,7 @@ def members(tensors: Iterable[Tensor], scalars: Iterable[Scalar], cuda: bool) ->
     lines = []
     for tensor in tensors:
         constant = "" if tensor.is_written else "const "
-        shape = "".join(f"[{d}]" for d in tensor.dims)
+        shape = "".join(f"[{d}]" for d in tensor.dims) or "one element"
         lines.append(f"{constant}{_element_type(tensor, cuda)} *{tensor.name};  // {shape}")
         lines += [f"int64_t {', '.join(tensor.strides)};"] if tensor.strides else []
     lines += [f"{s.dtype.c} {s.name};" for s in scalars]

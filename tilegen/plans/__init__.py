@@ -11,6 +11,8 @@ from tilegen.spec import KernelSpec
 _PLANS = {
     "ColumnBlocks": "tilegen.plans.columns:ColumnBlocksPlan",
     "ColumnLoops": "tilegen.plans.columns:ColumnLoopsPlan",
+    "FullLoops": "tilegen.plans.full:FullLoopsPlan",
+    "FullParts": "tilegen.plans.full:FullPartsPlan",
     "ElementLoops": "tilegen.plans.elementwise:ElementLoopsPlan",
     "ElementPacks": "tilegen.plans.elementwise:ElementPacksPlan",
     "TileLoops": "tilegen.plans.permute:TileLoopsPlan",

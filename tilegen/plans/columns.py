@@ -45,8 +45,16 @@ class ColumnBlocksPlan(FormulaPlan):
         shared = self.schedule.shared_bytes(self.problem)
         return [
             Fact("passes", str(len(self.program.passes)), "reductions that depend on each other"),
-            Fact("columns", str(self.across * self.vector), f"of a block: {self.across} x {self.vector}"),
-            Fact("shared memory", f"{shared} bytes", f"{self.target} allows {self.target.shared_default}"),
+            Fact(
+                "columns",
+                str(self.across * self.vector),
+                f"of a block: {self.across} x {self.vector}",
+            ),
+            Fact(
+                "shared memory",
+                f"{shared} bytes",
+                f"{self.target} allows {self.target.shared_default}",
+            ),
         ]
 
     def description(self) -> str:
@@ -67,7 +75,9 @@ class ColumnLoopsPlan(FormulaPlan):
     hidden: ClassVar[frozenset[str]] = frozenset({"program"})
 
     @classmethod
-    def make(cls, problem: FormulaProblem, schedule: ColumnLoops, target: CpuTarget) -> ColumnLoopsPlan:
+    def make(
+        cls, problem: FormulaProblem, schedule: ColumnLoops, target: CpuTarget
+    ) -> ColumnLoopsPlan:
         """Derive every number. The schedule must be legal for the problem on the target."""
         clang, gcc = loop_features(target)
         return cls(

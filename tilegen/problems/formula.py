@@ -12,8 +12,9 @@ import numpy as np
 from tilegen import formula as fl
 from tilegen.errors import UsageError
 from tilegen.fields import option
+from tilegen.formula.diagnostics import fault
 from tilegen.problems.base import Arrays, Expected, Problem, Scalar, Size, Sizes, Tensor
-from tilegen.problems.families import Family, classify
+from tilegen.problems.families import FULL, Family, classify
 from tilegen.problems.lowering import lower
 from tilegen.problems.named import NAMED, Named
 from tilegen.problems.passes import Program, arrange
@@ -86,7 +87,18 @@ class FormulaProblem(Problem):
         put("dtype", dtype(self.dtype))
         put("operands", _types(self.operands))
         put("out", _names(self.out))
-        self.family  # binds and classifies, so that a wrong formula fails here
+        self._check_passes()  # binds and classifies, so that a wrong formula fails here
+
+    def _check_passes(self) -> None:
+        """A reduction over every index leaves nothing to a second one that depends on it."""
+        if self.family.name == FULL and len(self.program().passes) > 1:
+            raise fault(
+                self.parsed.source,
+                self.parsed.statements[-1].span,
+                "a reduction over every index that depends on another one",
+                "Give the array an index of one row, y[m] = ..., and reduce over the others; or compute the "
+                "inner reduction in a formula of its own.",
+            )
 
     @property
     def row(self) -> Named | None:

@@ -20,7 +20,10 @@ class ColumnBlocks(FormulaSchedule):
     """A block reduces some columns; rows of its threads share the steps."""
 
     across: int = option(
-        8, "Threads side by side; more make longer accesses and fewer blocks.", kind=int, unit="threads"
+        8,
+        "Threads side by side; more make longer accesses and fewer blocks.",
+        kind=int,
+        unit="threads",
     )
     threads: int = option(512, "Threads of a block.", kind=int, unit="threads")
 
@@ -46,7 +49,10 @@ class ColumnBlocks(FormulaSchedule):
         broken += positive("threads", self.threads, 32, target.threads_block, power=True)
         if not broken and self.across > self.threads:
             broken.append(
-                Violation("across", f"across {self.across} is more than the {self.threads} threads of a block")
+                Violation(
+                    "across",
+                    f"across {self.across} is more than the {self.threads} threads of a block",
+                )
             )
         needed = self.shared_bytes(problem)
         if not broken and needed > target.shared_default:
@@ -76,7 +82,10 @@ class ColumnLoops(FormulaSchedule):
     """Threads share chunks of columns; a step is a vector loop over the chunk."""
 
     chunk: int = option(
-        512, "Columns of a chunk; their sums stay in the first-level cache.", kind=int, unit="elements"
+        512,
+        "Columns of a chunk; their sums stay in the first-level cache.",
+        kind=int,
+        unit="elements",
     )
     serial: int = option(
         32768, "Elements that are too few for more than one thread.", kind=int, unit="elements"
