@@ -53,7 +53,7 @@
 #include "cuda/layernorm_bf16_v32_sm80.h"
 #include "cuda/softmax_f32_v16_sm80.h"
 #include "cuda/swiglu_bf16_x2_sm80.h"
-#include "cuda/total_f32_x4_sm80.h"
+#include "cuda/total_f32_x2_sm80.h"
 #include "cuda/transpose_bf16_64_sm80.h"
 #endif
 

@@ -3,8 +3,8 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    910d17965fb9  (command, templates and emitter)
-// Body      a2819b1e89e8  (everything below this comment)
+// Inputs    98c5f033184a  (command, templates and emitter)
+// Body      2c0246797970  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "add_rmsnorm_bf16_v32_l256_sm80.h"
@@ -47,49 +47,6 @@ __device__ __forceinline__ Pack<Element, kWidth> load(const Element *from) {
 template <int kWidth, typename Element>
 __device__ __forceinline__ void store(Element *to, const Pack<Element, kWidth> &values) {
   *reinterpret_cast<Pack<Element, kWidth> *>(to) = values;
-}
-
-// Read the pack at a column of a row: in one access where packs are whole, or where this one lies
-// within the row and `packed` says that addresses permit; else element by element, those outside
-// the row as its first.
-template <int kWidth, bool kWhole, typename Element, typename Column>
-__device__ __forceinline__ Pack<Element, kWidth> load_row(const Element *row, Column column,
-                                                          Column columns, bool packed) {
-  if constexpr (!kWhole) {
-    if (!packed || column < 0 || column + kWidth > columns) {
-      Pack<Element, kWidth> values;
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) {
-        values.at[i] = row[column + i >= 0 && column + i < columns ? column + i : 0];
-      }
-      return values;
-    }
-  }
-  return load<kWidth>(row + column);
-}
-
-// Write the elements of a pack that lie within the row.
-template <int kWidth, bool kWhole, typename Element, typename Column>
-__device__ __forceinline__ void store_row(Element *row, Column column, Column columns, bool packed,
-                                          const Pack<Element, kWidth> &values) {
-  if constexpr (!kWhole) {
-    if (!packed || column < 0 || column + kWidth > columns) {
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) {
-        if (column + i >= 0 && column + i < columns) {
-          row[column + i] = values.at[i];
-        }
-      }
-      return;
-    }
-  }
-  store<kWidth>(row + column, values);
-}
-
-// Elements between the last boundary of whole accesses and an address.
-template <int kWidth, typename Element>
-__device__ __forceinline__ int elements_before(const Element *address) {
-  return static_cast<int>(reinterpret_cast<uintptr_t>(address) / sizeof(Element) % kWidth);
 }
 
 struct Sum {
@@ -139,11 +96,10 @@ struct Arguments {
   __nv_bfloat16 *y;  // [m][n]
   int64_t y_stride_m;
   float eps;
-  bool packed;  // rows of all arrays lie alike within whole accesses
 };
 
 // Rows that fit: kThreadsPerRow threads hold one, each in packs that lie kStride columns apart.
-template <int kWidth, bool kWhole, int kThreadsPerRow>
+template <int kWidth, int kThreadsPerRow>
 __device__ __forceinline__ void short_rows(
     const Arguments &args,
     const __nv_bfloat16 *__restrict__ x,
@@ -159,99 +115,7 @@ __device__ __forceinline__ void short_rows(
   int turn = 0;
   const int lane = static_cast<int>(threadIdx.x) % kThreadsPerRow;
   const int64_t group = blockIdx.x, groups = gridDim.x;
-  const int64_t rows = args.m, row_length = args.n;
-
-  // Blocks take kRows rows at a time, until none is left.
-  const int64_t own = threadIdx.x / kThreadsPerRow;
-  for (int64_t first = group * kRows; first < rows; first += groups * kRows) {
-    // A row past the end has no columns; its threads still meet the others at the barriers.
-    const bool exists = first + own < rows;
-    const int64_t row = exists ? first + own : 0;
-    const int columns = exists ? static_cast<int>(row_length) : 0;
-    const __nv_bfloat16 *x_row = x + row * args.x_stride_m;
-    const __nv_bfloat16 *r_row = r + row * args.r_stride_m;
-    __nv_bfloat16 *h_row = h + row * args.h_stride_m;
-    __nv_bfloat16 *y_row = y + row * args.y_stride_m;
-    const float count = static_cast<float>(row_length);
-    // Packs lie on whole accesses: the first may start before the row.
-    const int before = !kWhole && args.packed ? elements_before<kWidth>(x_row) : 0;
-    const int first_column = lane * kWidth - before;
-
-    // Read the row: every access is under way before the first value is used.
-    Pack<__nv_bfloat16, kWidth> x_pack[kSteps];
-    Pack<__nv_bfloat16, kWidth> r_pack[kSteps];
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const int column = first_column + step * kStride;
-      if (column < columns) {
-        x_pack[step] = load_row<kWidth, kWhole>(x_row, column, columns, args.packed);
-        r_pack[step] = load_row<kWidth, kWhole>(r_row, column, columns, args.packed);
-      }
-    }
-    float h_mn_kept[kSteps][kWidth];
-
-    // Pass 1 of 2: row_sum = sum of h_mn * h_mn, store h.
-    float row_sum = 0.0f;
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const int column = first_column + step * kStride;
-      if (column < columns) {
-        Pack<__nv_bfloat16, kWidth> h_out;
-#pragma unroll
-        for (int element = 0; element < kWidth; ++element) {
-          // Elements before and after the row do not count.
-          if (!kWhole && (column + element < 0 || column + element >= columns)) {
-            continue;
-          }
-          const float x_mn = __bfloat162float(x_pack[step].at[element]);
-          const float r_mn = __bfloat162float(r_pack[step].at[element]);
-          const float h_mn = x_mn + r_mn;
-          h_mn_kept[step][element] = h_mn;
-          row_sum += h_mn * h_mn;
-          h_out.at[element] = __float2bfloat16_rn(h_mn);
-        }
-        store_row<kWidth, kWhole>(h_row, column, columns, args.packed, h_out);
-      }
-    }
-    row_sum = row_reduce<Sum, kThreadsPerRow>(row_sum, partials, turn);
-    const float row_mean = row_sum / count;
-    const float row_rsqrt = rsqrtf(row_mean + args.eps);
-
-    // Pass 2 of 2: store y.
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const int column = first_column + step * kStride;
-      if (column < columns) {
-        const auto w_pack = load_row<kWidth, kWhole>(w, column, columns, false);
-        Pack<__nv_bfloat16, kWidth> y_out;
-#pragma unroll
-        for (int element = 0; element < kWidth; ++element) {
-          const float w_n = __bfloat162float(w_pack.at[element]);
-          const float h_mn = h_mn_kept[step][element];
-          y_out.at[element] = __float2bfloat16_rn(h_mn * row_rsqrt * w_n);
-        }
-        store_row<kWidth, kWhole>(y_row, column, columns, args.packed, y_out);
-      }
-    }
-  }
-}
-
-// Longer rows: the same passes, each of which reads the row again.
-template <int kWidth, bool kWhole, int kThreadsPerRow>
-__device__ __forceinline__ void long_rows(
-    const Arguments &args,
-    const __nv_bfloat16 *__restrict__ x,
-    const __nv_bfloat16 *__restrict__ r,
-    const __nv_bfloat16 *__restrict__ w,
-    __nv_bfloat16 *__restrict__ h,
-    __nv_bfloat16 *__restrict__ y) {
-  constexpr int kStride = kThreadsPerRow * kWidth;  // columns from a thread's pack to its next
-  constexpr int kBlock = threads_of_block(kThreadsPerRow);
-  constexpr int kRows = kBlock > kThreadsPerRow ? kBlock / kThreadsPerRow : 1;  // at a time
-  __shared__ float partials[2][kPartials];  // [turn][warp]
-  int turn = 0;
-  const int lane = static_cast<int>(threadIdx.x) % kThreadsPerRow;
-  const int64_t group = blockIdx.x, groups = gridDim.x;
+  const int64_t first_column = lane * kWidth;
   const int64_t rows = args.m, row_length = args.n;
 
   // Blocks take kRows rows at a time, until none is left.
@@ -266,30 +130,110 @@ __device__ __forceinline__ void long_rows(
     __nv_bfloat16 *h_row = h + row * args.h_stride_m;
     __nv_bfloat16 *y_row = y + row * args.y_stride_m;
     const float count = static_cast<float>(row_length);
-    // Packs lie on whole accesses: the first may start before the row.
-    const int before = !kWhole && args.packed ? elements_before<kWidth>(x_row) : 0;
-    const int first_column = lane * kWidth - before;
+
+    // Read the row: every access is under way before the first value is used.
+    Pack<__nv_bfloat16, kWidth> x_pack[kSteps];
+    Pack<__nv_bfloat16, kWidth> r_pack[kSteps];
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const int64_t column = first_column + step * kStride;
+      if (column < columns) {
+        x_pack[step] = load<kWidth>(x_row + column);
+        r_pack[step] = load<kWidth>(r_row + column);
+      }
+    }
+    float h_mn_kept[kSteps][kWidth];
+
+    // Pass 1 of 2: row_sum = sum of h_mn * h_mn, store h.
+    float row_sum = 0.0f;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const int64_t column = first_column + step * kStride;
+      if (column < columns) {
+        Pack<__nv_bfloat16, kWidth> h_out;
+#pragma unroll
+        for (int element = 0; element < kWidth; ++element) {
+          const float x_mn = __bfloat162float(x_pack[step].at[element]);
+          const float r_mn = __bfloat162float(r_pack[step].at[element]);
+          const float h_mn = x_mn + r_mn;
+          h_mn_kept[step][element] = h_mn;
+          row_sum += h_mn * h_mn;
+          h_out.at[element] = __float2bfloat16_rn(h_mn);
+        }
+        store<kWidth>(h_row + column, h_out);
+      }
+    }
+    row_sum = row_reduce<Sum, kThreadsPerRow>(row_sum, partials, turn);
+    const float row_mean = row_sum / count;
+    const float row_rsqrt = rsqrtf(row_mean + args.eps);
+
+    // Pass 2 of 2: store y.
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const int64_t column = first_column + step * kStride;
+      if (column < columns) {
+        const auto w_pack = load<kWidth>(w + column);
+        Pack<__nv_bfloat16, kWidth> y_out;
+#pragma unroll
+        for (int element = 0; element < kWidth; ++element) {
+          const float w_n = __bfloat162float(w_pack.at[element]);
+          const float h_mn = h_mn_kept[step][element];
+          y_out.at[element] = __float2bfloat16_rn(h_mn * row_rsqrt * w_n);
+        }
+        store<kWidth>(y_row + column, y_out);
+      }
+    }
+  }
+}
+
+// Longer rows: the same passes, each of which reads the row again.
+template <int kWidth, int kThreadsPerRow>
+__device__ __forceinline__ void long_rows(
+    const Arguments &args,
+    const __nv_bfloat16 *__restrict__ x,
+    const __nv_bfloat16 *__restrict__ r,
+    const __nv_bfloat16 *__restrict__ w,
+    __nv_bfloat16 *__restrict__ h,
+    __nv_bfloat16 *__restrict__ y) {
+  constexpr int kStride = kThreadsPerRow * kWidth;  // columns from a thread's pack to its next
+  constexpr int kBlock = threads_of_block(kThreadsPerRow);
+  constexpr int kRows = kBlock > kThreadsPerRow ? kBlock / kThreadsPerRow : 1;  // at a time
+  __shared__ float partials[2][kPartials];  // [turn][warp]
+  int turn = 0;
+  const int lane = static_cast<int>(threadIdx.x) % kThreadsPerRow;
+  const int64_t group = blockIdx.x, groups = gridDim.x;
+  const int64_t first_column = lane * kWidth;
+  const int64_t rows = args.m, row_length = args.n;
+
+  // Blocks take kRows rows at a time, until none is left.
+  const int64_t own = threadIdx.x / kThreadsPerRow;
+  for (int64_t first = group * kRows; first < rows; first += groups * kRows) {
+    // A row past the end has no columns; its threads still meet the others at the barriers.
+    const bool exists = first + own < rows;
+    const int64_t row = exists ? first + own : 0;
+    const int64_t columns = exists ? row_length : 0;
+    const __nv_bfloat16 *x_row = x + row * args.x_stride_m;
+    const __nv_bfloat16 *r_row = r + row * args.r_stride_m;
+    __nv_bfloat16 *h_row = h + row * args.h_stride_m;
+    __nv_bfloat16 *y_row = y + row * args.y_stride_m;
+    const float count = static_cast<float>(row_length);
 
     // Pass 1 of 2: row_sum = sum of h_mn * h_mn, store h.
     float row_sum = 0.0f;
 #pragma unroll 4
     for (int64_t column = first_column; column < columns; column += kStride) {
-      const auto x_pack = load_row<kWidth, kWhole>(x_row, column, columns, args.packed);
-      const auto r_pack = load_row<kWidth, kWhole>(r_row, column, columns, args.packed);
+      const auto x_pack = load<kWidth>(x_row + column);
+      const auto r_pack = load<kWidth>(r_row + column);
       Pack<__nv_bfloat16, kWidth> h_out;
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
-        // Elements before and after the row do not count.
-        if (!kWhole && (column + element < 0 || column + element >= columns)) {
-          continue;
-        }
         const float x_mn = __bfloat162float(x_pack.at[element]);
         const float r_mn = __bfloat162float(r_pack.at[element]);
         const float h_mn = x_mn + r_mn;
         row_sum += h_mn * h_mn;
         h_out.at[element] = __float2bfloat16_rn(h_mn);
       }
-      store_row<kWidth, kWhole>(h_row, column, columns, args.packed, h_out);
+      store<kWidth>(h_row + column, h_out);
     }
     row_sum = row_reduce<Sum, kThreadsPerRow>(row_sum, partials, turn);
     const float row_mean = row_sum / count;
@@ -298,9 +242,9 @@ __device__ __forceinline__ void long_rows(
     // Pass 2 of 2: store y.
 #pragma unroll 4
     for (int64_t column = first_column; column < columns; column += kStride) {
-      const auto x_pack = load_row<kWidth, kWhole>(x_row, column, columns, args.packed);
-      const auto r_pack = load_row<kWidth, kWhole>(r_row, column, columns, args.packed);
-      const auto w_pack = load_row<kWidth, kWhole>(w, column, columns, false);
+      const auto x_pack = load<kWidth>(x_row + column);
+      const auto r_pack = load<kWidth>(r_row + column);
+      const auto w_pack = load<kWidth>(w + column);
       Pack<__nv_bfloat16, kWidth> y_out;
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
@@ -310,59 +254,59 @@ __device__ __forceinline__ void long_rows(
         const float h_mn = x_mn + r_mn;
         y_out.at[element] = __float2bfloat16_rn(h_mn * row_rsqrt * w_n);
       }
-      store_row<kWidth, kWhole>(y_row, column, columns, args.packed, y_out);
+      store<kWidth>(y_row + column, y_out);
     }
   }
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_add_rmsnorm_bf16_v32_l256_sm80_8_whole(const Arguments args) {
-  short_rows<kVector, true, 8>(args, args.x, args.r, args.w, args.h, args.y);
+    tilegen_add_rmsnorm_bf16_v32_l256_sm80_8_vector(const Arguments args) {
+  short_rows<kVector, 8>(args, args.x, args.r, args.w, args.h, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_add_rmsnorm_bf16_v32_l256_sm80_8_any(const Arguments args) {
-  short_rows<kVector, false, 8>(args, args.x, args.r, args.w, args.h, args.y);
+    tilegen_add_rmsnorm_bf16_v32_l256_sm80_8_scalar(const Arguments args) {
+  short_rows<1, 8>(args, args.x, args.r, args.w, args.h, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_add_rmsnorm_bf16_v32_l256_sm80_32_whole(const Arguments args) {
-  short_rows<kVector, true, 32>(args, args.x, args.r, args.w, args.h, args.y);
+    tilegen_add_rmsnorm_bf16_v32_l256_sm80_32_vector(const Arguments args) {
+  short_rows<kVector, 32>(args, args.x, args.r, args.w, args.h, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_add_rmsnorm_bf16_v32_l256_sm80_32_any(const Arguments args) {
-  short_rows<kVector, false, 32>(args, args.x, args.r, args.w, args.h, args.y);
+    tilegen_add_rmsnorm_bf16_v32_l256_sm80_32_scalar(const Arguments args) {
+  short_rows<1, 32>(args, args.x, args.r, args.w, args.h, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_add_rmsnorm_bf16_v32_l256_sm80_128_whole(const Arguments args) {
-  short_rows<kVector, true, 128>(args, args.x, args.r, args.w, args.h, args.y);
+    tilegen_add_rmsnorm_bf16_v32_l256_sm80_128_vector(const Arguments args) {
+  short_rows<kVector, 128>(args, args.x, args.r, args.w, args.h, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_add_rmsnorm_bf16_v32_l256_sm80_128_any(const Arguments args) {
-  short_rows<kVector, false, 128>(args, args.x, args.r, args.w, args.h, args.y);
+    tilegen_add_rmsnorm_bf16_v32_l256_sm80_128_scalar(const Arguments args) {
+  short_rows<1, 128>(args, args.x, args.r, args.w, args.h, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    tilegen_add_rmsnorm_bf16_v32_l256_sm80_256_whole(const Arguments args) {
-  short_rows<kVector, true, 256>(args, args.x, args.r, args.w, args.h, args.y);
+    tilegen_add_rmsnorm_bf16_v32_l256_sm80_256_vector(const Arguments args) {
+  short_rows<kVector, 256>(args, args.x, args.r, args.w, args.h, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    tilegen_add_rmsnorm_bf16_v32_l256_sm80_256_any(const Arguments args) {
-  short_rows<kVector, false, 256>(args, args.x, args.r, args.w, args.h, args.y);
+    tilegen_add_rmsnorm_bf16_v32_l256_sm80_256_scalar(const Arguments args) {
+  short_rows<1, 256>(args, args.x, args.r, args.w, args.h, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(kLongest, 1)
-    tilegen_add_rmsnorm_bf16_v32_l256_sm80_long_whole(const Arguments args) {
-  long_rows<kVector, true, kLongest>(args, args.x, args.r, args.w, args.h, args.y);
+    tilegen_add_rmsnorm_bf16_v32_l256_sm80_long_vector(const Arguments args) {
+  long_rows<kVector, kLongest>(args, args.x, args.r, args.w, args.h, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(kLongest, 1)
-    tilegen_add_rmsnorm_bf16_v32_l256_sm80_long_any(const Arguments args) {
-  long_rows<kVector, false, kLongest>(args, args.x, args.r, args.w, args.h, args.y);
+    tilegen_add_rmsnorm_bf16_v32_l256_sm80_long_scalar(const Arguments args) {
+  long_rows<1, kLongest>(args, args.x, args.r, args.w, args.h, args.y);
 }
 
 }  // namespace add_rmsnorm_bf16_v32_l256_sm80
@@ -441,12 +385,6 @@ extern "C" cudaError_t tilegen_add_rmsnorm_bf16_v32_l256_sm80(
       static_cast<__nv_bfloat16 *>(y),
       y_stride_m,
       eps,
-      reinterpret_cast<uintptr_t>(r) / 2 % 8 == reinterpret_cast<uintptr_t>(x) / 2 % 8 &&
-          r_stride_m % 8 == x_stride_m % 8 &&
-          reinterpret_cast<uintptr_t>(h) / 2 % 8 == reinterpret_cast<uintptr_t>(x) / 2 % 8 &&
-          h_stride_m % 8 == x_stride_m % 8 &&
-          reinterpret_cast<uintptr_t>(y) / 2 % 8 == reinterpret_cast<uintptr_t>(x) / 2 % 8 &&
-          y_stride_m % 8 == x_stride_m % 8,
   };
   const int64_t rows = args.m, row_length = args.n;
 
@@ -463,28 +401,27 @@ extern "C" cudaError_t tilegen_add_rmsnorm_bf16_v32_l256_sm80(
       y_stride_m % 8 == 0;
 
   // The fewest threads that hold a row; the last condition that is true decides.
-  auto whole = tilegen_add_rmsnorm_bf16_v32_l256_sm80_long_whole;
-  auto any = tilegen_add_rmsnorm_bf16_v32_l256_sm80_long_any;
+  auto vector = tilegen_add_rmsnorm_bf16_v32_l256_sm80_long_vector;
+  auto scalar = tilegen_add_rmsnorm_bf16_v32_l256_sm80_long_scalar;
   int threads = kLongest, threads_per_row = kLongest;
-  const int64_t held = aligned ? row_length : row_length + kVector - 1;
-  if (held <= 8192) {
-    whole = tilegen_add_rmsnorm_bf16_v32_l256_sm80_256_whole;
-    any = tilegen_add_rmsnorm_bf16_v32_l256_sm80_256_any;
+  if (row_length <= 8192) {
+    vector = tilegen_add_rmsnorm_bf16_v32_l256_sm80_256_vector;
+    scalar = tilegen_add_rmsnorm_bf16_v32_l256_sm80_256_scalar;
     threads = 256, threads_per_row = 256;
   }
-  if (held <= 4096) {
-    whole = tilegen_add_rmsnorm_bf16_v32_l256_sm80_128_whole;
-    any = tilegen_add_rmsnorm_bf16_v32_l256_sm80_128_any;
+  if (row_length <= 4096) {
+    vector = tilegen_add_rmsnorm_bf16_v32_l256_sm80_128_vector;
+    scalar = tilegen_add_rmsnorm_bf16_v32_l256_sm80_128_scalar;
     threads = 128, threads_per_row = 128;
   }
-  if (held <= 1024) {
-    whole = tilegen_add_rmsnorm_bf16_v32_l256_sm80_32_whole;
-    any = tilegen_add_rmsnorm_bf16_v32_l256_sm80_32_any;
+  if (row_length <= 1024) {
+    vector = tilegen_add_rmsnorm_bf16_v32_l256_sm80_32_vector;
+    scalar = tilegen_add_rmsnorm_bf16_v32_l256_sm80_32_scalar;
     threads = 128, threads_per_row = 32;
   }
-  if (held <= 256) {
-    whole = tilegen_add_rmsnorm_bf16_v32_l256_sm80_8_whole;
-    any = tilegen_add_rmsnorm_bf16_v32_l256_sm80_8_any;
+  if (row_length <= 256) {
+    vector = tilegen_add_rmsnorm_bf16_v32_l256_sm80_8_vector;
+    scalar = tilegen_add_rmsnorm_bf16_v32_l256_sm80_8_scalar;
     threads = 128, threads_per_row = 8;
   }
 
@@ -502,7 +439,7 @@ extern "C" cudaError_t tilegen_add_rmsnorm_bf16_v32_l256_sm80(
   const int64_t needed = (rows + rows_of_block - 1) / rows_of_block;
   const int64_t most = static_cast<int64_t>(multiprocessors) * kWaves;
   const int64_t blocks = (needed < most ? needed : most) * blocks_of_row;
-  const auto kernel = aligned ? whole : any;
+  const auto kernel = aligned ? vector : scalar;
   kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream>>>(args);
   return cudaPeekAtLastError();
 }

@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  blocks of 8 x 64 threads
-// Inputs    3b26a7f04610  (command, templates and emitter)
-// Body      53fafb4328cc  (everything below this comment)
+// Inputs    4540703704bd  (command, templates and emitter)
+// Body      f6f2a2288d5c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_sum_f32_8x64_sm80.h"
@@ -35,36 +35,6 @@ __device__ __forceinline__ Pack<Element, kWidth> load(const Element *from) {
 template <int kWidth, typename Element>
 __device__ __forceinline__ void store(Element *to, const Pack<Element, kWidth> &values) {
   *reinterpret_cast<Pack<Element, kWidth> *>(to) = values;
-}
-
-// Read a pack of which the first `count` elements exist.
-template <int kWidth, typename Element>
-__device__ __forceinline__ Pack<Element, kWidth> load_some(const Element *from, int64_t count) {
-  if (count >= kWidth) {
-    return load<kWidth>(from);
-  }
-  Pack<Element, kWidth> values;
-#pragma unroll
-  for (int i = 0; i < kWidth; ++i) {
-    values.at[i] = from[i < count ? i : 0];
-  }
-  return values;
-}
-
-// Write the first `count` elements of a pack.
-template <int kWidth, typename Element>
-__device__ __forceinline__ void store_some(Element *to, const Pack<Element, kWidth> &values,
-                                           int64_t count) {
-  if (count >= kWidth) {
-    store<kWidth>(to, values);
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < kWidth; ++i) {
-    if (i < count) {
-      to[i] = values.at[i];
-    }
-  }
 }
 
 struct Sum {
@@ -129,7 +99,7 @@ __device__ __forceinline__ void reduce_columns(
     for (int64_t step = column < columns ? down : length; step < length; step += kDown) {
       const int64_t m_index = step;
       const float *x_step = x + m_index * args.x_stride_m;
-      const auto x_pack = load_some<kWidth>(x_step + column, columns - column);
+      const auto x_pack = load<kWidth>(x_step + column);
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
         const float x_mn = x_pack.at[element];
@@ -204,8 +174,9 @@ extern "C" cudaError_t tilegen_column_sum_f32_8x64_sm80(
       static_cast<float *>(y),
   };
 
-  // Whole accesses need strides and addresses that are multiples of theirs.
-  const bool aligned = reinterpret_cast<uintptr_t>(x) % 16 == 0 &&
+  // Whole accesses need sizes, strides and addresses that are multiples of theirs.
+  const bool aligned = n % 4 == 0 &&
+      reinterpret_cast<uintptr_t>(x) % 16 == 0 &&
       x_stride_m % 4 == 0;
   const int64_t piece = kAcross * (aligned ? kVector : 1);
   const int64_t pieces = 1 * ((args.n + piece - 1) / piece);

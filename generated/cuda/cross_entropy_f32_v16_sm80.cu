@@ -3,8 +3,8 @@
 //
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  16 elements a thread, 8 to 512 threads a row
-// Inputs    70fe368e14a1  (command, templates and emitter)
-// Body      c18dd818c37f  (everything below this comment)
+// Inputs    18e4f9ae1e67  (command, templates and emitter)
+// Body      fc6e60bc2eae  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "cross_entropy_f32_v16_sm80.h"
@@ -59,49 +59,6 @@ __device__ __forceinline__ void store(Element *to, const Pack<Element, kWidth> &
   *reinterpret_cast<Pack<Element, kWidth> *>(to) = values;
 }
 
-// Read the pack at a column of a row: in one access where packs are whole, or where this one lies
-// within the row and `packed` says that addresses permit; else element by element, those outside
-// the row as its first.
-template <int kWidth, bool kWhole, typename Element, typename Column>
-__device__ __forceinline__ Pack<Element, kWidth> load_row(const Element *row, Column column,
-                                                          Column columns, bool packed) {
-  if constexpr (!kWhole) {
-    if (!packed || column < 0 || column + kWidth > columns) {
-      Pack<Element, kWidth> values;
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) {
-        values.at[i] = row[column + i >= 0 && column + i < columns ? column + i : 0];
-      }
-      return values;
-    }
-  }
-  return load<kWidth>(row + column);
-}
-
-// Write the elements of a pack that lie within the row.
-template <int kWidth, bool kWhole, typename Element, typename Column>
-__device__ __forceinline__ void store_row(Element *row, Column column, Column columns, bool packed,
-                                          const Pack<Element, kWidth> &values) {
-  if constexpr (!kWhole) {
-    if (!packed || column < 0 || column + kWidth > columns) {
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) {
-        if (column + i >= 0 && column + i < columns) {
-          row[column + i] = values.at[i];
-        }
-      }
-      return;
-    }
-  }
-  store<kWidth>(row + column, values);
-}
-
-// Elements between the last boundary of whole accesses and an address.
-template <int kWidth, typename Element>
-__device__ __forceinline__ int elements_before(const Element *address) {
-  return static_cast<int>(reinterpret_cast<uintptr_t>(address) / sizeof(Element) % kWidth);
-}
-
 struct Max {
   __device__ static float combine(float value, float other) {
     return maximum(value, other);
@@ -149,11 +106,10 @@ struct Arguments {
   int64_t x_stride_m;
   const int64_t *t;  // [m]
   float *loss;  // [m]
-  bool packed;  // rows of all arrays lie alike within whole accesses
 };
 
 // Rows that fit: kThreadsPerRow threads hold one, each in packs that lie kStride columns apart.
-template <int kWidth, bool kWhole, int kThreadsPerRow>
+template <int kWidth, int kThreadsPerRow>
 __device__ __forceinline__ void short_rows(
     const Arguments &args,
     const float *__restrict__ x,
@@ -167,6 +123,7 @@ __device__ __forceinline__ void short_rows(
   int turn = 0;
   const int lane = static_cast<int>(threadIdx.x) % kThreadsPerRow;
   const int64_t group = blockIdx.x, groups = gridDim.x;
+  const int64_t first_column = lane * kWidth;
   const int64_t rows = args.m, row_length = args.n;
 
   // Blocks take kRows rows at a time, until none is left.
@@ -175,20 +132,17 @@ __device__ __forceinline__ void short_rows(
     // A row past the end has no columns; its threads still meet the others at the barriers.
     const bool exists = first + own < rows;
     const int64_t row = exists ? first + own : 0;
-    const int columns = exists ? static_cast<int>(row_length) : 0;
+    const int64_t columns = exists ? row_length : 0;
     const float *x_row = x + row * args.x_stride_m;
     const int64_t t_m = t[row];
-    // Packs lie on whole accesses: the first may start before the row.
-    const int before = !kWhole && args.packed ? elements_before<kWidth>(x_row) : 0;
-    const int first_column = lane * kWidth - before;
 
     // Read the row: every access is under way before the first value is used.
     Pack<float, kWidth> x_pack[kSteps];
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const int column = first_column + step * kStride;
+      const int64_t column = first_column + step * kStride;
       if (column < columns) {
-        x_pack[step] = load_row<kWidth, kWhole>(x_row, column, columns, args.packed);
+        x_pack[step] = load<kWidth>(x_row + column);
       }
     }
 
@@ -197,14 +151,10 @@ __device__ __forceinline__ void short_rows(
     float row_sum_2 = 0.0f;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const int column = first_column + step * kStride;
+      const int64_t column = first_column + step * kStride;
       if (column < columns) {
 #pragma unroll
         for (int element = 0; element < kWidth; ++element) {
-          // Elements before and after the row do not count.
-          if (!kWhole && (column + element < 0 || column + element >= columns)) {
-            continue;
-          }
           const int64_t n_index = column + element;
           const float x_mn = x_pack[step].at[element];
           row_max = maximum(row_max, x_mn);
@@ -220,14 +170,10 @@ __device__ __forceinline__ void short_rows(
     float row_sum = 0.0f;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const int column = first_column + step * kStride;
+      const int64_t column = first_column + step * kStride;
       if (column < columns) {
 #pragma unroll
         for (int element = 0; element < kWidth; ++element) {
-          // Elements before and after the row do not count.
-          if (!kWhole && (column + element < 0 || column + element >= columns)) {
-            continue;
-          }
           const float x_mn = x_pack[step].at[element];
           row_sum += expf(x_mn - row_shift);
         }
@@ -242,7 +188,7 @@ __device__ __forceinline__ void short_rows(
 }
 
 // Longer rows: the same passes, each of which reads the row again.
-template <int kWidth, bool kWhole, int kThreadsPerRow>
+template <int kWidth, int kThreadsPerRow>
 __device__ __forceinline__ void long_rows(
     const Arguments &args,
     const float *__restrict__ x,
@@ -255,6 +201,7 @@ __device__ __forceinline__ void long_rows(
   int turn = 0;
   const int lane = static_cast<int>(threadIdx.x) % kThreadsPerRow;
   const int64_t group = blockIdx.x, groups = gridDim.x;
+  const int64_t first_column = lane * kWidth;
   const int64_t rows = args.m, row_length = args.n;
 
   // Blocks take kRows rows at a time, until none is left.
@@ -266,22 +213,15 @@ __device__ __forceinline__ void long_rows(
     const int64_t columns = exists ? row_length : 0;
     const float *x_row = x + row * args.x_stride_m;
     const int64_t t_m = t[row];
-    // Packs lie on whole accesses: the first may start before the row.
-    const int before = !kWhole && args.packed ? elements_before<kWidth>(x_row) : 0;
-    const int first_column = lane * kWidth - before;
 
     // Pass 1 of 2: row_max = max of x_mn, row_sum_2 = sum of where(n_index == t_m, x_mn, 0.0).
     float row_max = -INFINITY;
     float row_sum_2 = 0.0f;
 #pragma unroll 4
     for (int64_t column = first_column; column < columns; column += kStride) {
-      const auto x_pack = load_row<kWidth, kWhole>(x_row, column, columns, args.packed);
+      const auto x_pack = load<kWidth>(x_row + column);
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
-        // Elements before and after the row do not count.
-        if (!kWhole && (column + element < 0 || column + element >= columns)) {
-          continue;
-        }
         const int64_t n_index = column + element;
         const float x_mn = x_pack.at[element];
         row_max = maximum(row_max, x_mn);
@@ -296,13 +236,9 @@ __device__ __forceinline__ void long_rows(
     float row_sum = 0.0f;
 #pragma unroll 4
     for (int64_t column = first_column; column < columns; column += kStride) {
-      const auto x_pack = load_row<kWidth, kWhole>(x_row, column, columns, args.packed);
+      const auto x_pack = load<kWidth>(x_row + column);
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
-        // Elements before and after the row do not count.
-        if (!kWhole && (column + element < 0 || column + element >= columns)) {
-          continue;
-        }
         const float x_mn = x_pack.at[element];
         row_sum += expf(x_mn - row_shift);
       }
@@ -316,63 +252,63 @@ __device__ __forceinline__ void long_rows(
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_cross_entropy_f32_v16_sm80_8_whole(const Arguments args) {
-  short_rows<kVector, true, 8>(args, args.x, args.t, args.loss);
+    tilegen_cross_entropy_f32_v16_sm80_8_vector(const Arguments args) {
+  short_rows<kVector, 8>(args, args.x, args.t, args.loss);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_cross_entropy_f32_v16_sm80_8_any(const Arguments args) {
-  short_rows<kVector, false, 8>(args, args.x, args.t, args.loss);
+    tilegen_cross_entropy_f32_v16_sm80_8_scalar(const Arguments args) {
+  short_rows<1, 8>(args, args.x, args.t, args.loss);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_cross_entropy_f32_v16_sm80_32_whole(const Arguments args) {
-  short_rows<kVector, true, 32>(args, args.x, args.t, args.loss);
+    tilegen_cross_entropy_f32_v16_sm80_32_vector(const Arguments args) {
+  short_rows<kVector, 32>(args, args.x, args.t, args.loss);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_cross_entropy_f32_v16_sm80_32_any(const Arguments args) {
-  short_rows<kVector, false, 32>(args, args.x, args.t, args.loss);
+    tilegen_cross_entropy_f32_v16_sm80_32_scalar(const Arguments args) {
+  short_rows<1, 32>(args, args.x, args.t, args.loss);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_cross_entropy_f32_v16_sm80_128_whole(const Arguments args) {
-  short_rows<kVector, true, 128>(args, args.x, args.t, args.loss);
+    tilegen_cross_entropy_f32_v16_sm80_128_vector(const Arguments args) {
+  short_rows<kVector, 128>(args, args.x, args.t, args.loss);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_cross_entropy_f32_v16_sm80_128_any(const Arguments args) {
-  short_rows<kVector, false, 128>(args, args.x, args.t, args.loss);
+    tilegen_cross_entropy_f32_v16_sm80_128_scalar(const Arguments args) {
+  short_rows<1, 128>(args, args.x, args.t, args.loss);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    tilegen_cross_entropy_f32_v16_sm80_256_whole(const Arguments args) {
-  short_rows<kVector, true, 256>(args, args.x, args.t, args.loss);
+    tilegen_cross_entropy_f32_v16_sm80_256_vector(const Arguments args) {
+  short_rows<kVector, 256>(args, args.x, args.t, args.loss);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    tilegen_cross_entropy_f32_v16_sm80_256_any(const Arguments args) {
-  short_rows<kVector, false, 256>(args, args.x, args.t, args.loss);
+    tilegen_cross_entropy_f32_v16_sm80_256_scalar(const Arguments args) {
+  short_rows<1, 256>(args, args.x, args.t, args.loss);
 }
 
 extern "C" __global__ void __launch_bounds__(512)
-    tilegen_cross_entropy_f32_v16_sm80_512_whole(const Arguments args) {
-  short_rows<kVector, true, 512>(args, args.x, args.t, args.loss);
+    tilegen_cross_entropy_f32_v16_sm80_512_vector(const Arguments args) {
+  short_rows<kVector, 512>(args, args.x, args.t, args.loss);
 }
 
 extern "C" __global__ void __launch_bounds__(512)
-    tilegen_cross_entropy_f32_v16_sm80_512_any(const Arguments args) {
-  short_rows<kVector, false, 512>(args, args.x, args.t, args.loss);
+    tilegen_cross_entropy_f32_v16_sm80_512_scalar(const Arguments args) {
+  short_rows<1, 512>(args, args.x, args.t, args.loss);
 }
 
 extern "C" __global__ void __launch_bounds__(kLongest, 1)
-    tilegen_cross_entropy_f32_v16_sm80_long_whole(const Arguments args) {
-  long_rows<kVector, true, kLongest>(args, args.x, args.t, args.loss);
+    tilegen_cross_entropy_f32_v16_sm80_long_vector(const Arguments args) {
+  long_rows<kVector, kLongest>(args, args.x, args.t, args.loss);
 }
 
 extern "C" __global__ void __launch_bounds__(kLongest, 1)
-    tilegen_cross_entropy_f32_v16_sm80_long_any(const Arguments args) {
-  long_rows<kVector, false, kLongest>(args, args.x, args.t, args.loss);
+    tilegen_cross_entropy_f32_v16_sm80_long_scalar(const Arguments args) {
+  long_rows<1, kLongest>(args, args.x, args.t, args.loss);
 }
 
 }  // namespace cross_entropy_f32_v16_sm80
@@ -425,7 +361,6 @@ extern "C" cudaError_t tilegen_cross_entropy_f32_v16_sm80(
       x_stride_m,
       static_cast<const int64_t *>(t),
       static_cast<float *>(loss),
-      true,
   };
   const int64_t rows = args.m, row_length = args.n;
 
@@ -435,33 +370,32 @@ extern "C" cudaError_t tilegen_cross_entropy_f32_v16_sm80(
       x_stride_m % 4 == 0;
 
   // The fewest threads that hold a row; the last condition that is true decides.
-  auto whole = tilegen_cross_entropy_f32_v16_sm80_long_whole;
-  auto any = tilegen_cross_entropy_f32_v16_sm80_long_any;
+  auto vector = tilegen_cross_entropy_f32_v16_sm80_long_vector;
+  auto scalar = tilegen_cross_entropy_f32_v16_sm80_long_scalar;
   int threads = kLongest, threads_per_row = kLongest;
-  const int64_t held = aligned ? row_length : row_length + kVector - 1;
-  if (held <= 8192) {
-    whole = tilegen_cross_entropy_f32_v16_sm80_512_whole;
-    any = tilegen_cross_entropy_f32_v16_sm80_512_any;
+  if (row_length <= 8192) {
+    vector = tilegen_cross_entropy_f32_v16_sm80_512_vector;
+    scalar = tilegen_cross_entropy_f32_v16_sm80_512_scalar;
     threads = 512, threads_per_row = 512;
   }
-  if (held <= 4096) {
-    whole = tilegen_cross_entropy_f32_v16_sm80_256_whole;
-    any = tilegen_cross_entropy_f32_v16_sm80_256_any;
+  if (row_length <= 4096) {
+    vector = tilegen_cross_entropy_f32_v16_sm80_256_vector;
+    scalar = tilegen_cross_entropy_f32_v16_sm80_256_scalar;
     threads = 256, threads_per_row = 256;
   }
-  if (held <= 2048) {
-    whole = tilegen_cross_entropy_f32_v16_sm80_128_whole;
-    any = tilegen_cross_entropy_f32_v16_sm80_128_any;
+  if (row_length <= 2048) {
+    vector = tilegen_cross_entropy_f32_v16_sm80_128_vector;
+    scalar = tilegen_cross_entropy_f32_v16_sm80_128_scalar;
     threads = 128, threads_per_row = 128;
   }
-  if (held <= 512) {
-    whole = tilegen_cross_entropy_f32_v16_sm80_32_whole;
-    any = tilegen_cross_entropy_f32_v16_sm80_32_any;
+  if (row_length <= 512) {
+    vector = tilegen_cross_entropy_f32_v16_sm80_32_vector;
+    scalar = tilegen_cross_entropy_f32_v16_sm80_32_scalar;
     threads = 128, threads_per_row = 32;
   }
-  if (held <= 128) {
-    whole = tilegen_cross_entropy_f32_v16_sm80_8_whole;
-    any = tilegen_cross_entropy_f32_v16_sm80_8_any;
+  if (row_length <= 128) {
+    vector = tilegen_cross_entropy_f32_v16_sm80_8_vector;
+    scalar = tilegen_cross_entropy_f32_v16_sm80_8_scalar;
     threads = 128, threads_per_row = 8;
   }
 
@@ -479,7 +413,7 @@ extern "C" cudaError_t tilegen_cross_entropy_f32_v16_sm80(
   const int64_t needed = (rows + rows_of_block - 1) / rows_of_block;
   const int64_t most = static_cast<int64_t>(multiprocessors) * kWaves;
   const int64_t blocks = (needed < most ? needed : most) * blocks_of_row;
-  const auto kernel = aligned ? whole : any;
+  const auto kernel = aligned ? vector : scalar;
   kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream>>>(args);
   return cudaPeekAtLastError();
 }

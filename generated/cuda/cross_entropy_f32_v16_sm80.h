@@ -3,7 +3,7 @@
 //
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  16 elements a thread, 8 to 512 threads a row
-// Inputs    70fe368e14a1  (command, templates and emitter)
+// Inputs    18e4f9ae1e67  (command, templates and emitter)
 // Body      ba4661d210e3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

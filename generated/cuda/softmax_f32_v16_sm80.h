@@ -3,7 +3,7 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  16 elements a thread, 8 to 512 threads a row
-// Inputs    0bb2293c2632  (command, templates and emitter)
+// Inputs    facbec2d153d  (command, templates and emitter)
 // Body      cb753abc9933  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = silu(g[m,n]) * u[m,n]
 // Schedule  blocks of 256 threads, 2 accesses each of 8 elements
-// Inputs    1179dd631e52  (command, templates and emitter)
-// Body      82f5116731cb  (everything below this comment)
+// Inputs    bf3a74133b03  (command, templates and emitter)
+// Body      40aa2a78fbab  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "swiglu_bf16_x2_sm80.h"
@@ -48,36 +48,6 @@ __device__ __forceinline__ void store(Element *to, const Pack<Element, kWidth> &
   *reinterpret_cast<Pack<Element, kWidth> *>(to) = values;
 }
 
-// Read a pack of which the first `count` elements exist.
-template <int kWidth, typename Element>
-__device__ __forceinline__ Pack<Element, kWidth> load_some(const Element *from, int64_t count) {
-  if (count >= kWidth) {
-    return load<kWidth>(from);
-  }
-  Pack<Element, kWidth> values;
-#pragma unroll
-  for (int i = 0; i < kWidth; ++i) {
-    values.at[i] = from[i < count ? i : 0];
-  }
-  return values;
-}
-
-// Write the first `count` elements of a pack.
-template <int kWidth, typename Element>
-__device__ __forceinline__ void store_some(Element *to, const Pack<Element, kWidth> &values,
-                                           int64_t count) {
-  if (count >= kWidth) {
-    store<kWidth>(to, values);
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < kWidth; ++i) {
-    if (i < count) {
-      to[i] = values.at[i];
-    }
-  }
-}
-
 // Sizes, arrays, strides and scalars of the call.
 struct Arguments {
   int64_t m, n;
@@ -102,8 +72,8 @@ __device__ __forceinline__ void compute_pieces(
   const int64_t pieces_of_row = (columns + kPiece - 1) / kPiece;
 
   for (int64_t piece = blockIdx.x; piece < rows * pieces_of_row; piece += gridDim.x) {
-    const int64_t row = piece / pieces_of_row;
-    const int64_t first_column = piece % pieces_of_row * kPiece + threadIdx.x * kWidth;
+    const int64_t row = rows > 1 ? piece / pieces_of_row : 0;
+    const int64_t first_column = (piece - row * pieces_of_row) * kPiece + threadIdx.x * kWidth;
     const __nv_bfloat16 *g_row = g + row * args.g_stride_m;
     const __nv_bfloat16 *u_row = u + row * args.u_stride_m;
     __nv_bfloat16 *y_row = y + row * args.y_stride_m;
@@ -115,8 +85,8 @@ __device__ __forceinline__ void compute_pieces(
     for (int step = 0; step < kSteps; ++step) {
       const int64_t column = first_column + step * kStride;
       if (column < columns) {
-        g_pack[step] = load_some<kWidth>(g_row + column, columns - column);
-        u_pack[step] = load_some<kWidth>(u_row + column, columns - column);
+        g_pack[step] = load<kWidth>(g_row + column);
+        u_pack[step] = load<kWidth>(u_row + column);
       }
     }
 
@@ -132,7 +102,7 @@ __device__ __forceinline__ void compute_pieces(
           const float u_mn = __bfloat162float(u_pack[step].at[element]);
           y_out.at[element] = __float2bfloat16_rn(silu(g_mn) * u_mn);
         }
-        store_some<kWidth>(y_row + column, y_out, columns - column);
+        store<kWidth>(y_row + column, y_out);
       }
     }
   }
@@ -217,8 +187,9 @@ extern "C" cudaError_t tilegen_swiglu_bf16_x2_sm80(
     args.m = 1;
   }
 
-  // Whole accesses need strides and addresses that are multiples of theirs.
-  const bool aligned = reinterpret_cast<uintptr_t>(g) % 16 == 0 &&
+  // Whole accesses need sizes, strides and addresses that are multiples of theirs.
+  const bool aligned = args.n % 8 == 0 &&
+      reinterpret_cast<uintptr_t>(g) % 16 == 0 &&
       (args.m == 1 || g_stride_m % 8 == 0) &&
       reinterpret_cast<uintptr_t>(u) % 16 == 0 &&
       (args.m == 1 || u_stride_m % 8 == 0) &&

@@ -6,8 +6,8 @@ from tilegen.problems.lowering import lower
 from tilegen.problems.formula import FormulaProblem
 
 
-def program(text, **options):
-    return arrange(lower(FormulaProblem(formula=text, **options).typed, ("n",)))
+def program(text, keep="costly", **options):
+    return arrange(lower(FormulaProblem(formula=text, **options).typed, ("n",)), keep)
 
 
 def reductions(found):
@@ -63,3 +63,16 @@ def test_what_does_not_vary_along_the_row_is_computed_once_a_row():
     assert [x.name for x in found.loads] == ["s_m"]
     assert [node_text(v.node) for v in found.before] == ["exp(s_m)"]
     assert len(found.passes) == 1
+
+
+def test_compact_keeps_only_what_takes_no_more_room_than_its_operands():
+    kept = [p.kept for p in program("softmax", "compact", dtype="bf16").passes]
+    assert kept == [(), (), ()]
+    assert [p.kept for p in program("softmax", "compact").passes] == [(), ("e",), ()]
+    assert program("add_rmsnorm", "compact", dtype="bf16").passes[0].kept == ("h_mn",)
+
+
+def test_nothing_is_kept_where_nothing_can_be_held():
+    found = program("softmax", "nothing")
+    assert all(not p.kept and not p.recalled for p in found.passes)
+    assert all(p.loads for p in found.passes)

@@ -295,7 +295,7 @@ def context(plan: ColumnBlocksPlan | ColumnLoopsPlan) -> dict[str, Any]:
 
 def _aligned(plan: ColumnBlocksPlan, last: str) -> list[str]:
     """C conditions under which packs may be accessed whole."""
-    conditions = []
+    conditions = [f"{last} % {plan.vector} == 0"]
     for tensor in plan.problem.tensors():
         if last in tensor.dims and set(plan.problem.along) & set(tensor.dims):
             size = min(16, plan.vector * tensor.dtype.bytes)

@@ -62,7 +62,7 @@ def context(plan: ElementPacksPlan | ElementLoopsPlan) -> dict[str, Any]:
             "held": list(dict.fromkeys(made.pack_text(writer.tensor(name)) for name in held)),
             "array_parameters": [array_parameter(writer, t) for t in problem.tensors()],
             "array_arguments": ", ".join(f"args.{t.name}" for t in problem.tensors()),
-            "aligned": aligned_conditions(plan, whole_rows=False, folded=folded),
+            "aligned": aligned_conditions(plan, folded),
         }
     else:
         sweep_stores = loop_stores(writer, program.passes[0], lambda t: row_base(writer, t))

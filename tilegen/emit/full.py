@@ -93,7 +93,7 @@ def context(plan: FullPartsPlan | FullLoopsPlan) -> dict[str, Any]:
             "size_names": [s.name for s in problem.sizes()],
             "input_parameters": [array_parameter(writer, t) for t in inputs],
             "input_arguments": ", ".join(f"args.{t.name}" for t in inputs),
-            "aligned": aligned_conditions(plan, whole_rows=False, folded=folded),
+            "aligned": aligned_conditions(plan, folded),
         }
     else:
         kinds = dict.fromkeys((r.op, r.dtype) for r in program.reductions)

@@ -46,8 +46,7 @@ def context(plan: TileSharedPlan | TileLoopsPlan) -> dict[str, Any]:
     sweep = made.text(0)
     line_lines = _line_lines(plan, writer, base, outer, crossed, source)
     wanted = {d for t in problem.tensors() for d in t.dims} | set(program.positions.values())
-    counter = "batch" if not cuda else "tile / (tiles_read * tiles_written)"
-    batch_lines = index_lines(writer, batch, counter, wanted)
+    batch_lines = index_lines(writer, batch, "batch", wanted)
     host = Writer(problem, plan.target.backend, "args.")
     names: dict[str, Any] = {
         "computes": problem.title(),
@@ -100,7 +99,7 @@ def context(plan: TileSharedPlan | TileLoopsPlan) -> dict[str, Any]:
 def _crossed(plan, writer: Writer, tensor: Tensor, source: str) -> tuple[str, ...]:
     """The statement that locates a line of an input along the index that it lies along."""
     at = {i: f"{i}_index" for i in tensor.dims if i != plan.read}
-    at |= {} if writer.cuda else {plan.read: "first_read"}
+    at[plan.read] = "first_read"
     address = moved(source + tensor.name, writer.offset(tensor, at))
     kind = writer.storage(tensor.dtype)
     return wrapped([f"const {kind} *{tensor.name}_line = {address};"])
@@ -132,7 +131,7 @@ def _line_lines(plan, writer, base, outer, crossed, source) -> list[str]:
 
 def _aligned(plan: TileSharedPlan) -> list[str]:
     """C conditions under which packs may be accessed whole."""
-    conditions = []
+    conditions = [f"{i} % {plan.vector} == 0" for i in (plan.read, plan.written)]
     for tensor in plan.problem.tensors():
         if tensor.dims[-1:] not in ((plan.read,), (plan.written,)):
             continue

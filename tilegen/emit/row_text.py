@@ -63,18 +63,15 @@ def array_parameter(writer: Writer, tensor: Tensor) -> str:
     return f"{'' if tensor.is_written else 'const '}{kind} *__restrict__ {tensor.name}"
 
 
-def aligned_conditions(
-    plan: Plan, whole_rows: bool = True, folded: Collection[str] = ()
-) -> list[str]:
+def aligned_conditions(plan: Plan, folded: Collection[str] = ()) -> list[str]:
     """C conditions under which packs of `plan.vector` elements may be accessed whole.
 
     Args:
-        whole_rows: whether a row must be a whole number of packs.
         folded: indices that `args` may have folded into the last; a stride then matters only if it did not.
     """
     problem, wide = plan.problem, plan.vector
     last = problem.along[-1]
-    conditions = [f"{last} % {wide} == 0"] if whole_rows else []
+    conditions = [f"{'args.' if folded else ''}{last} % {wide} == 0"]
     for tensor in problem.tensors():
         if last not in tensor.dims:
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tilegen.emit import tensors
@@ -65,8 +65,6 @@ def context(plan: RowRegistersPlan) -> dict[str, Any]:
         "short_rows": short,
         "long_rows": long,
         "aligned": aligned_conditions(plan),
-        "packed": _packed(plan),
-        "shift_address": _shift_address(plan, writer),
     }
     helpers = writer.helpers()
     lines = [*helpers, *short.all_lines(), *long.all_lines(), *names["members"]]
@@ -103,12 +101,12 @@ class _Rows:
             written=lambda name: f"{name}_out.at[element]",
         )
         self.row_lines = row_statements(writer, program)
-        self.held = [self.access(made.pack_text(writer.tensor(name))) for name in held]
+        self.held = [made.pack_text(writer.tensor(name)) for name in held]
         self.held_lines = made.split_lines() if held else []
         kept = {n for p in program.passes for n in p.kept} if hold else ()
         types = {v.name: writer.dialect.type(v.dtype) for p in program.passes for v in p.values}
         self.kept_lines = [f"{types[n]} {n}_kept[kSteps][kWidth];" for n in types if n in kept]
-        self.sweeps = [self.accesses(made.text(n)) for n in range(len(program.passes))]
+        self.sweeps = [made.text(n) for n in range(len(program.passes))]
         self.stores_before = [made.row_store(s) for s in program.stores_before]
 
     def all_lines(self) -> list[str]:
@@ -118,23 +116,6 @@ class _Rows:
         ]
         types = [f"{p.type} x;" for s in self.sweeps for p in (*s.loads, *s.stores)]
         return [*self.row_lines, *self.held_lines, *self.kept_lines, *swept, *types]
-
-    def accesses(self, sweep: SweepText) -> SweepText:
-        """The pass with the expressions that read and write its packs."""
-        loads = tuple(self.access(pack) for pack in sweep.loads)
-        stores = tuple(self.access(pack, pack.name) for pack in sweep.stores)
-        return replace(sweep, loads=loads, stores=stores)
-
-    def access(self, pack: PackText, stored: str = "") -> PackText:
-        """The pack with the expression that reads it, or writes it if `stored` names it."""
-        if len(self.writer.problem.along) > 1:
-            call = f"store<kWidth>({pack.address}, {stored})"
-            return replace(pack, access=call if stored else f"load<kWidth>({pack.address})")
-        base = pack.address.removesuffix(" + column")
-        packed = "args.packed" if base.endswith("_row") else "false"
-        what = f"{'store' if stored else 'load'}_row<kWidth, kWhole>"
-        tail = f", {stored}" if stored else ""
-        return replace(pack, access=f"{what}({base}, column, columns, {packed}{tail})")
 
     def base(self, tensor: Tensor) -> str:
         """The start of an array's row."""
@@ -172,37 +153,6 @@ class PartialText:
 def _partials(program: Program) -> list[PartialText]:
     kinds = dict.fromkeys(r.dtype for r in program.reductions)
     return [PartialText(partials_name(k), k.c) for k in kinds]
-
-
-def _rows_with_columns(plan: RowRegistersPlan) -> list[Tensor]:
-    """Arrays of which every row has elements of its own."""
-    problem = plan.problem
-    rows = set(row_texts(problem))
-    return [t for t in problem.tensors() if problem.along[-1] in t.dims and rows & set(t.dims)]
-
-
-def _packed(plan: RowRegistersPlan) -> list[str]:
-    """C conditions under which the rows of all arrays lie alike within whole accesses."""
-    first, *others = _rows_with_columns(plan)
-    wide, conditions = plan.vector, []
-
-    def place(tensor: Tensor) -> str:
-        return f"reinterpret_cast<uintptr_t>({tensor.name}) / {tensor.dtype.bytes} % {wide}"
-
-    strides = {d: s for d, s in zip(first.dims, first.strides)}
-    for tensor in others:
-        conditions.append(f"{place(tensor)} == {place(first)}")
-        for dim, stride in zip(tensor.dims, tensor.strides):
-            if dim in strides:
-                conditions.append(f"{stride} % {wide} == {strides[dim]} % {wide}")
-        alone = {*tensor.dims} ^ {*first.dims}
-        if alone:
-            return ["false"]
-    return conditions or ["true"]
-
-
-def _shift_address(plan: RowRegistersPlan, writer: Writer) -> str:
-    return row_base(writer, _rows_with_columns(plan)[0])
 
 
 def _prose(plan: RowRegistersPlan) -> str:

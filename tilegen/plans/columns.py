@@ -38,7 +38,7 @@ class ColumnBlocksPlan(FormulaPlan):
             across=schedule.across,
             threads=schedule.threads,
             vector=vector(problem),
-            program=problem.program(keep=False),
+            program=problem.program("nothing"),
         )
 
     def facts(self) -> list[Fact]:
@@ -88,7 +88,7 @@ class ColumnLoopsPlan(FormulaPlan):
             serial=schedule.serial,
             clang_features=clang,
             gcc_features=gcc,
-            program=problem.program(keep=False),
+            program=problem.program("nothing"),
         )
 
     def description(self) -> str:

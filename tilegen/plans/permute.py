@@ -27,7 +27,6 @@ class TileSharedPlan(FormulaPlan):
     tile: int
     threads: int
     vector: int
-    waves: int
     read: str
     written: str
     program: Program
@@ -47,7 +46,6 @@ class TileSharedPlan(FormulaPlan):
             tile=schedule.tile,
             threads=schedule.threads,
             vector=vector(problem),
-            waves=schedule.waves,
             read=read_index(problem),
             written=problem.family.order[-1],
             program=problem.program(),

@@ -49,8 +49,6 @@ class RowRegistersPlan(FormulaPlan):
     longest: int
     partial_slots: int
     clusters: tuple[int, ...]
-    ragged: str
-    general: str
     waves: int
     rungs: tuple[Rung, ...]
     short_program: Program
@@ -67,7 +65,6 @@ class RowRegistersPlan(FormulaPlan):
         rungs = [_rung(t, max(t, schedule.threads), schedule.values) for t in schedule.rungs()]
         clusters = schedule.clusters(target)
         rungs += [_rung(b * schedule.longest, schedule.longest, schedule.values) for b in clusters]
-        ragged = len(problem.along) == 1
         return cls(
             problem=problem,
             schedule=schedule,
@@ -78,12 +75,10 @@ class RowRegistersPlan(FormulaPlan):
             longest=schedule.longest,
             partial_slots=max(32, rungs[-1].threads // 32),
             clusters=clusters,
-            ragged="ragged" if ragged else "",
-            general="kVector, false" if ragged else "1, true",
             waves=schedule.waves,
             rungs=tuple(rungs),
-            short_program=problem.program(),
-            long_program=problem.program(keep=False),
+            short_program=problem.program("compact"),
+            long_program=problem.program("nothing"),
         )
 
     def facts(self) -> list[Fact]:

@@ -43,8 +43,8 @@ class RowLoopsPlan(FormulaPlan):
             stream_bytes=schedule.stream_bytes,
             clang_features=clang,
             gcc_features=gcc,
-            short_program=problem.program(keep=len(problem.along) == 1),
-            long_program=problem.program(keep=False),
+            short_program=problem.program("costly" if len(problem.along) == 1 else "nothing"),
+            long_program=problem.program("nothing"),
         )
 
     def facts(self) -> list[Fact]:

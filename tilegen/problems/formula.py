@@ -177,7 +177,7 @@ class FormulaProblem(Problem):
         finds = any(r.op in ("argmax", "argmin") for r in self.parsed.reductions)
         return self.family.reduced if finds else ()
 
-    def program(self, keep: bool = True) -> Program:
+    def program(self, keep: str = "costly") -> Program:
         """The formula as passes; `keep` as for `arrange`."""
         return arrange(lower(self.typed, self.along), keep)
 

@@ -86,20 +86,22 @@ class Program:
         return tuple(r for p in self.passes for r in p.reductions)
 
 
-def arrange(lowered: Values, keep: bool = True) -> Program:
+def arrange(lowered: Values, keep: str = "costly") -> Program:
     """Cut a lowered formula into passes.
 
-    An element value is kept for later passes when it is costly, or when it takes the place of two or more
-    operands; anything else is computed again from what is kept.
+    An element value may be kept for later passes when it is costly, or when it takes the place of two or
+    more operands; anything else is computed again from what is kept.
 
     Args:
-        keep: False for rows that nothing can hold: every pass computes what it needs from the operands.
+        keep: `costly` keeps all of these; `compact` only those that take no more room than the operands
+            they are computed from; `nothing` is for rows that nothing can hold.
     """
     locals_ = _Locals()
     values = [locals_.replace_in(v) for v in lowered.values]
     stores = [Store(s.name, s.indices, locals_.replace_in(s.value)) for s in lowered.stores]
     reduced = set(lowered.reduced)
     varying = {n for n, load in locals_.by_name.items() if reduced & set(load.operand.indices)}
+    sizes = {n: locals_.by_name[n].operand.dtype.bytes for n in varying}
     sweeps = [
         (
             [v for v in values if v.op and v.level == number + 1],
@@ -107,7 +109,7 @@ def arrange(lowered: Values, keep: bool = True) -> Program:
         )
         for number in range(_count(values, stores))
     ]
-    work = _Keeping({v.name: v for v in values if v.varies}, varying, keep)
+    work = _Keeping({v.name: v for v in values if v.varies}, sizes, keep)
     bodies = [work.sweep([*done, *(s.value for s in out)]) for done, out in sweeps]
     rows = [v for v in values if not v.varies and not v.op]
     flat = [s for s in stores if not s.value.varies]
@@ -188,7 +190,7 @@ class _Body:
 class _Keeping:
     """Decides, pass after pass, what is computed, what is recalled from an earlier pass, what is loaded."""
 
-    def __init__(self, values: dict[str, Value], varying: set[str], keep: bool) -> None:
+    def __init__(self, values: dict[str, Value], varying: dict[str, int], keep: str) -> None:
         self.values = values
         self.varying = varying
         self.keep = keep
@@ -217,7 +219,11 @@ class _Keeping:
             body.computed[name] = None
 
     def is_worth_keeping(self, value: Value) -> bool:
-        return self.keep and (value.is_costly or len(self.operands(value)) > 1)
+        operands = self.operands(value)
+        if self.keep == "nothing" or not (value.is_costly or len(operands) > 1):
+            return False
+        room = sum(self.varying[name] for name in operands)
+        return self.keep == "costly" or value.dtype.bytes <= room
 
     def operands(self, value: Value) -> set[str]:
         """Operand locals that the value is computed from."""

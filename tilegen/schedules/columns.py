@@ -41,7 +41,7 @@ class ColumnBlocks(FormulaSchedule):
 
     def shared_bytes(self, problem: FormulaProblem) -> int:
         """Shared memory of a block in bytes: one value a thread and column for each type of result."""
-        kinds = {r.dtype for r in problem.program(keep=False).reductions}
+        kinds = {r.dtype for r in problem.program("nothing").reductions}
         return sum(k.bytes for k in kinds) * self.threads * vector(problem)
 
     def violations(self, problem: FormulaProblem, target: CudaTarget) -> list[Violation]:

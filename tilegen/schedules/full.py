@@ -21,7 +21,7 @@ class FullParts(FormulaSchedule):
 
     threads: int = option(512, "Threads of a block.", kind=int, unit="threads")
     steps: int = option(
-        4, "Accesses of a thread that are under way together.", kind=int, unit="accesses"
+        2, "Accesses of a thread that are under way together.", kind=int, unit="accesses"
     )
     parts: int = option(
         1056,
@@ -36,9 +36,8 @@ class FullParts(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CudaTarget) -> FullParts:
-        """Four accesses of every operand under way, fewer for formulas of many operands."""
-        read = sum(t.dtype.bytes for t in problem.tensors() if t.is_read)
-        return cls(steps=4 if read <= 8 else 2)
+        """Two accesses of every operand under way."""
+        return cls()
 
     def violations(self, problem: FormulaProblem, target: CudaTarget) -> list[Violation]:
         broken = positive("threads", self.threads, 64, target.threads_block, power=True)

@@ -32,11 +32,11 @@ class TileShared(FormulaSchedule):
         kind=int,
         unit="elements",
     )
-    threads: int = option(256, "Threads of a block.", kind=int, unit="threads")
-    waves: int = option(
-        64,
-        "Blocks launched per multiprocessor, at most; a block then takes several tiles.",
+    threads: int = option(
+        128,
+        "Threads of a block; fewer have more accesses under way each.",
         kind=int,
+        unit="threads",
     )
 
     backend: ClassVar[str] = "cuda"
@@ -57,7 +57,6 @@ class TileShared(FormulaSchedule):
     def violations(self, problem: FormulaProblem, target: CudaTarget) -> list[Violation]:
         broken = positive("tile", self.tile, 16, 128, power=True)
         broken += positive("threads", self.threads, 32, target.threads_block, power=True)
-        broken += positive("waves", self.waves, 1, 1024)
         if broken:
             return broken
         wide = vector(problem)
@@ -82,17 +81,15 @@ class TileShared(FormulaSchedule):
 
     def tokens(self) -> list[str]:
         words = [str(self.tile)]
-        words += [f"t{self.threads}"] if self.threads != 256 else []
-        return words + ([f"w{self.waves}"] if self.waves != 64 else [])
+        return words + ([f"t{self.threads}"] if self.threads != 128 else [])
 
     def tile_extents(self) -> tuple[int, ...]:
         return (self.tile, self.tile)
 
     @classmethod
     def candidates(cls, problem: FormulaProblem, target: CudaTarget) -> Iterator[TileShared]:
-        grid = itertools.product((32, 64, 128), (64, 128, 256, 512), (16, 64, 256))
-        for tile, threads, waves in grid:
-            yield cls(tile, threads, waves)
+        for tile, threads in itertools.product((32, 64, 128), (32, 64, 128, 256, 512)):
+            yield cls(tile, threads)
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class RowRegisters(FormulaSchedule):
 
     def registers(self, problem: FormulaProblem) -> int:
         """Estimate of a thread's registers: the row as it is held while the passes go on, and the rest."""
-        program = problem.program()
+        program = problem.program("compact")
         wide = any(r.dtype.bytes == 8 for r in program.reductions)
         extra = 24 * (wide + (len(problem.along) > 1))
         return self.values * held_bytes(program, problem) // 4 + OVERHEAD + extra
