@@ -159,6 +159,10 @@ def test_the_line_that_names_an_instruction():
     text = ["void wait() {", "  asm(x);", "}", "// Everyone is here.", "// At last.", "wait();"]
     assert source_line(text, (2, 6)) == (6, "wait();  // Everyone is here. At last.")
     assert source_line(text, (2,)) == (2, "asm(x);")
+    assert source_line([*text, "outer(4);"], (2, 6, 7)) == (
+        6,
+        "wait();  // Everyone is here. At last.  <- outer(4);",
+    )
     assert source_line(text, ()) == (0, "")
 
 

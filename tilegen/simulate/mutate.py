@@ -117,17 +117,18 @@ def _commented(text: Sequence[str], line: int) -> tuple[str, str]:
 
 
 def source_line(text: Sequence[str], lines: Sequence[int]) -> tuple[int, str]:
-    """The line that names an instruction in a list of survivors, and its text with the comment above it.
+    """The line that names an instruction in a list of survivors, and what names it.
 
     `lines` are where the instruction stands and the calls that it was inlined through, innermost first. The first with
-    a comment above it is taken: a primitive's own line says less than the call that uses it.
+    a comment above it is taken, else the innermost call: a primitive's own line says less than what uses it. The text
+    is that line, its comment, and after an arrow the outermost call.
     """
-    for line in lines:
-        code, comment = _commented(text, line)
-        if comment:
-            return line, f"{code}  // {comment}"
-    outer = lines[min(1, len(lines) - 1)] if lines else 0
-    return outer, _commented(text, outer)[0]
+    chosen = next((line for line in lines if _commented(text, line)[1]), 0)
+    chosen = chosen or (lines[min(1, len(lines) - 1)] if lines else 0)
+    code, comment = _commented(text, chosen)
+    whole = f"{code}  // {comment}" if comment else code
+    outer = _commented(text, lines[-1])[0] if lines and lines[-1] != chosen else ""
+    return chosen, f"{whole}  <- {outer}" if outer else whole
 
 
 def score(

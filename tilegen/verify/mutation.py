@@ -17,6 +17,7 @@ from tilegen.simulate.launch import Launch, Memory, Options, SimulationError
 from tilegen.simulate.mutate import Case, Score, Verdict, score
 from tilegen.simulate.run import run_ptx
 from tilegen.targets import CudaTarget
+from tilegen.verify.oracle import Case as Oracle
 from tilegen.verify.oracle import case_grid, prepare
 
 # Cases dearer than this are not tried, nor more than so many kept.
@@ -33,7 +34,7 @@ class Reviewed:
     Attributes:
         template: file name of the template, such as `gemm_mma.cu.j2`.
         change: what was done to the instruction; `*` for anything.
-        source: a part of the line of the `.cu` or of the comment above it.
+        source: parts of what names the instruction (see `source_line`), in any order, with ` ... ` between them.
         reason: why the mutant computes the same, in every order.
     """
 
@@ -46,7 +47,7 @@ class Reviewed:
         return (
             template == self.template
             and self.change in ("*", verdict.mutant.change)
-            and self.source in verdict.source
+            and all(part in verdict.source for part in self.source.split(" ... "))
         )
 
 
@@ -95,14 +96,23 @@ def _fresh(call: Call) -> Callable[[], Memory]:
     return copy
 
 
+def _grid(kernel: Rendered) -> list[Oracle]:
+    """The kernel's verification cases and, where they are cheap, long rows and several tiles in every dimension."""
+    problem = kernel.plan.problem
+    cases = list(case_grid(problem, kernel.plan.schedule.tile_extents(), 1))
+    names = [size.name for size in problem.sizes()]
+    longer = [dict.fromkeys(names, 301), dict.fromkeys(names, 320)]
+    longer += [dict.fromkeys(names[:-1], 3) | {names[-1]: n} for n in (1031, 4099, 17001)]
+    if len(names) == 2:
+        cases += [Oracle(sizes, pad, 0, 1) for sizes in longer for pad in (0, 3)]
+    return [case for case in cases if problem.flops(case.sizes) <= MOST_FLOPS]
+
+
 def choose_cases(kernel: Rendered, simulated: SimulatedKernel) -> list[Case]:
     """The longest case of the kernel's grid that is not too dear, and the few that execute most of the rest."""
-    problem, tile = kernel.plan.problem, kernel.plan.schedule.tile_extents()
     found: list[tuple[int, set[tuple[str, int]], Case]] = []
     options = Options(detectors=False)
-    for case in case_grid(problem, tile, 1):
-        if problem.flops(case.sizes) > MOST_FLOPS:
-            continue
+    for case in _grid(kernel):
         arrays, scalars, _ = prepare(kernel.plan, case)
         call = simulated.record({name: g.array for name, g in arrays.items()}, scalars)
         made = Case(str(case), call.recording.steps, _fresh(call))
