@@ -71,7 +71,7 @@ def simulate(
     specs = opt.specs(kernel, target, given, kernels)
     cuda = [render(s, project.style()) for s in specs if isinstance(s.target, CudaTarget)]
     if mutated:
-        return mutate(cuda, reviewed, page, runs + 1)
+        return mutate(cuda, reviewed, page, runs)
     status, rows = 0, []
     for made in cuda:
         for number in range(seed, seed + runs):

@@ -22,7 +22,9 @@ from tilegen.verify.oracle import case_grid, prepare
 
 # Cases dearer than this are not tried, nor more than so many kept.
 MOST_FLOPS = 30_000_000
-MOST_CASES = 4
+MOST_CASES = 3
+# The one case that is made larger than those may cost this much.
+MOST_FLOPS_LARGER = 210_000_000
 # A machine so small that persistent kernels take several tiles a block.
 MULTIPROCESSORS = 2
 
@@ -97,15 +99,24 @@ def _fresh(call: Call) -> Callable[[], Memory]:
 
 
 def _grid(kernel: Rendered) -> list[Oracle]:
-    """The kernel's verification cases and, where they are cheap, long rows and several tiles in every dimension."""
+    """The kernel's verification cases that are cheap, and larger ones: long rows, several tiles, a longer pipeline."""
     problem = kernel.plan.problem
-    cases = list(case_grid(problem, kernel.plan.schedule.tile_extents(), 1))
+    cases = [
+        case
+        for case in case_grid(problem, kernel.plan.schedule.tile_extents(), 1)
+        if problem.flops(case.sizes) <= MOST_FLOPS
+    ]
     names = [size.name for size in problem.sizes()]
-    longer = [dict.fromkeys(names, 301), dict.fromkeys(names, 320)]
-    longer += [dict.fromkeys(names[:-1], 3) | {names[-1]: n} for n in (1031, 4099, 17001)]
     if len(names) == 2:
-        cases += [Oracle(sizes, pad, 0, 1) for sizes in longer for pad in (0, 3)]
-    return [case for case in cases if problem.flops(case.sizes) <= MOST_FLOPS]
+        larger = [dict.fromkeys(names, 301), dict.fromkeys(names, 320)]
+        larger += [{names[0]: 3, names[1]: n} for n in (1031, 4099, 17001)]
+    else:
+        most = max(cases, key=lambda case: problem.flops(case.sizes)).sizes
+        larger = [{k: 2 * n + 1 if n > 16 else n for k, n in most.items()}]
+        deeper = larger[0] | {names[-1]: 4 * most[names[-1]] + 1}
+        if problem.flops(deeper) <= MOST_FLOPS_LARGER:
+            larger = [deeper]
+    return cases + [Oracle(sizes, pad, 0, 1) for sizes in larger for pad in (0, 3)]
 
 
 def choose_cases(kernel: Rendered, simulated: SimulatedKernel) -> list[Case]:
