@@ -42,9 +42,9 @@ def test_a_change_of_schedule_changes_few_lines(options):
 @pytest.mark.parametrize("options", [{}, {"layout": "nt"}, {"epilogue": "blas"}, {"dtype": "i8"}])
 def test_the_text_is_commented_and_has_no_macros(options):
     tile = "32x64x64" if options.get("dtype") == "i8" else "32x64x32"
-    lines = body(tile=tile, **options)
+    lines = [line for line in body(tile=tile, **options) if line.strip()]
     comments = [line for line in lines if "//" in line]
-    assert 0.15 <= len(comments) / len(lines) <= 0.27
+    assert 0.15 <= len(comments) / len(lines) <= 0.25
     assert not [line for line in lines if line.startswith("#define")]
 
 

@@ -64,6 +64,7 @@ class MmaGemmPlan(Plan):
     sum_register: str
     narrow_type: str
     narrow_suffix: str
+    copy_function: str
     rounds: int
     wider: tuple[int, ...]
     narrowest: int
@@ -118,6 +119,7 @@ class MmaGemmPlan(Plan):
             sum_register="f" if problem.accumulator.is_float else "r",
             narrow_type=narrow_type,
             narrow_suffix=narrow_suffix,
+            copy_function="copy_slice" if narrow_type else "copy_pieces",
             rounds=int(problem.dtype is TF32),
             wider=widths[:-1],
             narrowest=widths[-1],
