@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x256x32 s3
-// Inputs    c97d55a60c38  (command, templates and emitter)
-// Body      10e30513eaff  (everything below this comment)
+// Inputs    9d39c7618636  (command, templates and emitter)
+// Body      030e89310111  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tt_bias_gelu_128x256x32_s3_sm80.h"
@@ -54,18 +54,14 @@ __device__ __forceinline__ uint32_t shared_address(const void *pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Copy kWidth bytes to shared memory: the first `valid` from global memory, the others become 0. No
-// byte is read past those, and none at all if `valid` is 0.
+// Copy 4, 8 or 16 bytes to shared memory: the first `valid` from global memory, the others become
+// 0. No byte is read past those, and none at all if `valid` is 0.
 template <int kWidth>
 __device__ __forceinline__ void copy_async(uint32_t target, const char *source, int valid) {
   if constexpr (kWidth == 16) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target),
                  "l"(source), "r"(valid)
                  : "memory");
-  } else if constexpr (kWidth < 4) {
-    // cp.async moves no less than 4 bytes.
-    const uint16_t element = valid > 0 ? *reinterpret_cast<const uint16_t *>(source) : 0;
-    asm volatile("st.shared.u16 [%0], %1;" ::"r"(target), "h"(element) : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(target), "l"(source),
                  "n"(kWidth), "r"(valid)
@@ -128,11 +124,11 @@ __device__ __forceinline__ const char *first_piece(const Element *slice, int64_t
   return reinterpret_cast<const char *>(slice) + row * pitch + byte;
 }
 
-// Start the copy of a slice. What lies past rows_left rows, or past bytes_left bytes of a row,
-// becomes 0 and is not read.
+// Start the copy of a slice in pieces of kWidth bytes. What lies past rows_left rows, or past
+// bytes_left bytes of a row, becomes 0 and is not read.
 template <int kWidth, int kRows, int kRowBytes>
-__device__ __forceinline__ void copy_slice(uint32_t slice, const char *source, int64_t pitch,
-                                           int rows_left, int bytes_left) {
+__device__ __forceinline__ void copy_pieces(uint32_t slice, const char *source, int64_t pitch,
+                                            int rows_left, int bytes_left) {
   constexpr int kPieces = kRowBytes / kWidth;  // of a row
   constexpr int kAtOnce = kThreads / kPieces;  // rows
   static_assert(kThreads % kPieces == 0 && kRows % kAtOnce == 0, "threads share a slice evenly");
@@ -146,6 +142,46 @@ __device__ __forceinline__ void copy_slice(uint32_t slice, const char *source, i
     const uint32_t offset = swizzle<kRowBytes>(first + row, byte / kChunk) + byte % kChunk;
     copy_async<kWidth>(slice + offset, source, row < rows_left ? valid : 0);
     source += kAtOnce * pitch;
+  }
+}
+
+// The same for rows that start where cp.async cannot, through registers: a batch of elements is
+// read before the first of them is stored, so that the reads overlap.
+template <int kRows, int kRowBytes>
+__device__ __forceinline__ void copy_elements(uint32_t slice, const char *source, int64_t pitch,
+                                              int rows_left, int bytes_left) {
+  constexpr int kElements = kRowBytes / kSize;   // of a row
+  constexpr int kAtOnce = kThreads / kElements;  // rows
+  constexpr int kPasses = kRows / kAtOnce;
+  constexpr int kPower = kPasses & -kPasses, kBatch = kPower < 16 ? kPower : 16;
+  const uint32_t first = threadIdx.x / kElements, byte = threadIdx.x % kElements * kSize;
+  rows_left = static_cast<int>(byte) < bytes_left ? rows_left - static_cast<int>(first) : 0;
+#pragma unroll 1
+  for (int row = 0; row < kRows; row += kBatch * kAtOnce) {
+    uint16_t element[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const bool inside = row + i * kAtOnce < rows_left;
+      element[i] = inside ? *reinterpret_cast<const uint16_t *>(source) : uint16_t{0};
+      source += kAtOnce * pitch;
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const uint32_t at = first + row + i * kAtOnce;
+      const uint32_t target = slice + swizzle<kRowBytes>(at, byte / kChunk) + byte % kChunk;
+      asm volatile("st.shared.u16 [%0], %1;" ::"r"(target), "h"(element[i]) : "memory");
+    }
+  }
+}
+
+// Start the copy of a slice, whatever the width.
+template <int kWidth, int kRows, int kRowBytes>
+__device__ __forceinline__ void copy_slice(uint32_t slice, const char *source, int64_t pitch,
+                                           int rows_left, int bytes_left) {
+  if constexpr (kWidth < 4) {
+    copy_elements<kRows, kRowBytes>(slice, source, pitch, rows_left, bytes_left);
+  } else {
+    copy_pieces<kWidth, kRows, kRowBytes>(slice, source, pitch, rows_left, bytes_left);
   }
 }
 
@@ -401,7 +437,9 @@ __device__ __forceinline__ void multiply(const Shape &shape, const Element *a, i
       for (int i = 0; i < kFragmentsM; ++i) {
 #pragma unroll
         for (int j = 0; j < kFragmentsN; ++j) {
-          mma(acc[i][j], a_part[step % 2][i], b_part[step % 2][j]);
+          // Go back and forth, so that each mma.sync shares an operand with the one before.
+          const int column = i % 2 == 0 ? j : kFragmentsN - 1 - j;
+          mma(acc[i][column], a_part[step % 2][i], b_part[step % 2][column]);
         }
       }
     }

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    bdc59b8f4dfc  (command, templates and emitter)
+// Inputs    58b98ad06001  (command, templates and emitter)
 // Body      8efe2a2377be  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = relu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x16 s3
-// Inputs    51d728307b3d  (command, templates and emitter)
-// Body      5ac40b5e4c9d  (everything below this comment)
+// Inputs    6dd3d997124f  (command, templates and emitter)
+// Body      222619295a85  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_tf32_tn_bias_relu_128x128x16_s3_sm80.h"
@@ -52,8 +52,8 @@ __device__ __forceinline__ uint32_t shared_address(const void *pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Copy kWidth bytes to shared memory: the first `valid` from global memory, the others become 0. No
-// byte is read past those, and none at all if `valid` is 0.
+// Copy 4, 8 or 16 bytes to shared memory: the first `valid` from global memory, the others become
+// 0. No byte is read past those, and none at all if `valid` is 0.
 template <int kWidth>
 __device__ __forceinline__ void copy_async(uint32_t target, const char *source, int valid) {
   if constexpr (kWidth == 16) {
@@ -87,9 +87,18 @@ __device__ __forceinline__ void ldmatrix(
                : "memory");
 }
 
-// Round float32 to the nearest tf32, which mma.sync would truncate.
-__device__ __forceinline__ void round_to_tf32(uint32_t &value) {
-  asm("cvt.rna.tf32.f32 %0, %0;" : "+r"(value));
+// Round float32 to the nearest tf32: mma.sync ignores the lower 13 bits. Infinities and NaN stay.
+template <int kRows, int kColumns>
+__device__ __forceinline__ void round_to_tf32(uint32_t (&bits)[kRows][kColumns]) {
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      if (isfinite(__uint_as_float(bits[i][j]))) {
+        bits[i][j] += 0x1000;
+      }
+    }
+  }
 }
 
 // acc += a * b.
@@ -118,11 +127,11 @@ __device__ __forceinline__ const char *first_piece(const Element *slice, int64_t
   return reinterpret_cast<const char *>(slice) + row * pitch + byte;
 }
 
-// Start the copy of a slice. What lies past rows_left rows, or past bytes_left bytes of a row,
-// becomes 0 and is not read.
+// Start the copy of a slice in pieces of kWidth bytes. What lies past rows_left rows, or past
+// bytes_left bytes of a row, becomes 0 and is not read.
 template <int kWidth, int kRows, int kRowBytes>
-__device__ __forceinline__ void copy_slice(uint32_t slice, const char *source, int64_t pitch,
-                                           int rows_left, int bytes_left) {
+__device__ __forceinline__ void copy_pieces(uint32_t slice, const char *source, int64_t pitch,
+                                            int rows_left, int bytes_left) {
   constexpr int kPieces = kRowBytes / kWidth;  // of a row
   constexpr int kAtOnce = kThreads / kPieces;  // rows
   static_assert(kThreads % kPieces == 0 && kRows % kAtOnce == 0, "threads share a slice evenly");
@@ -162,7 +171,7 @@ __device__ __forceinline__ const char *first_piece_a(const Element *a, int64_t l
 template <int kWidth>
 __device__ __forceinline__ void copy_a(uint32_t slice, const char *&source, int64_t pitch,
                                        int m_left, int k_left) {
-  copy_slice<kWidth, kBlockM, kBlockK * kSize>(slice, source, pitch, m_left, k_left * kSize);
+  copy_pieces<kWidth, kBlockM, kBlockK * kSize>(slice, source, pitch, m_left, k_left * kSize);
   source += kBlockK * kSize;
 }
 
@@ -176,7 +185,7 @@ __device__ __forceinline__ const char *first_piece_b(const Element *b, int64_t l
 template <int kWidth>
 __device__ __forceinline__ void copy_b(uint32_t slice, const char *&source, int64_t pitch,
                                        int n_left, int k_left) {
-  copy_slice<kWidth, kBlockN, kBlockK * kSize>(slice, source, pitch, n_left, k_left * kSize);
+  copy_pieces<kWidth, kBlockN, kBlockK * kSize>(slice, source, pitch, n_left, k_left * kSize);
   source += kBlockK * kSize;
 }
 
@@ -190,10 +199,6 @@ __device__ __forceinline__ void load_a(uint32_t (&a)[kFragmentsM][4], uint32_t s
     const uint32_t row = lane % 16, chunk = step * 2 + lane / 16;
     const uint32_t address = slice + rows + swizzle<kBlockK * kSize>(row, chunk);
     ldmatrix(a[i][0], a[i][1], a[i][2], a[i][3], address);
-#pragma unroll
-    for (int q = 0; q < 4; ++q) {
-      round_to_tf32(a[i][q]);
-    }
   }
 }
 
@@ -207,10 +212,6 @@ __device__ __forceinline__ void load_b(uint32_t (&b)[kFragmentsN][2], uint32_t s
     const uint32_t row = lane / 16 * 8 + lane % 8, chunk = step * 2 + lane / 8 % 2;
     const uint32_t address = slice + rows + swizzle<kBlockK * kSize>(row, chunk);
     ldmatrix(b[j][0], b[j][1], b[j + 1][0], b[j + 1][1], address);
-#pragma unroll
-    for (int q = 0; q < 4; ++q) {
-      round_to_tf32(b[j + q / 2][q % 2]);
-    }
   }
 }
 
@@ -400,11 +401,15 @@ __device__ __forceinline__ void multiply(const Shape &shape, const Element *a, i
       const uint32_t slice = ring + reading * (kBytesA + kBytesB);
       load_a(a_part[(step + 1) % 2], slice, warp_m, (step + 1) % kSteps);
       load_b(b_part[(step + 1) % 2], slice + kBytesA, warp_n, (step + 1) % kSteps);
+      round_to_tf32(a_part[step % 2]);
+      round_to_tf32(b_part[step % 2]);
 #pragma unroll
       for (int i = 0; i < kFragmentsM; ++i) {
 #pragma unroll
         for (int j = 0; j < kFragmentsN; ++j) {
-          mma(acc[i][j], a_part[step % 2][i], b_part[step % 2][j]);
+          // Go back and forth, so that each mma.sync shares an operand with the one before.
+          const int column = i % 2 == 0 ? j : kFragmentsN - 1 - j;
+          mma(acc[i][column], a_part[step % 2][i], b_part[step % 2][column]);
         }
       }
     }

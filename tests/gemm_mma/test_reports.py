@@ -139,7 +139,10 @@ def test_d11_nothing_to_write_launches_nothing(m, n, k):
 
 def test_d11_a_sum_of_nothing_is_zero():
     c = np.full((13, 17), np.nan, np.float16)
-    run(simulated(), {"a": np.empty((13, 0), np.float16), "b": np.empty((17, 0), np.float16), "c": c})
+    run(
+        simulated(),
+        {"a": np.empty((13, 0), np.float16), "b": np.empty((17, 0), np.float16), "c": c},
+    )
     assert (c == 0).all()
 
 

@@ -25,6 +25,8 @@ WARP_EXTENT = 64
 STAGING_PAD = 8
 # Registers besides accumulators and fragments: addresses, sizes, positions, predicates.
 OTHER_REGISTERS = 60
+# What copies alone take, however small a warp's part is.
+LEAST_REGISTERS = 128
 
 _DTYPES = (F16, BF16, TF32, I8, U8)
 
@@ -115,7 +117,8 @@ class MmaGemm(Schedule):
     def registers(self) -> int:
         """Estimate of a thread's registers: accumulators, two sets of fragments, addresses."""
         m, n = self.warp_tile
-        return m * n // 32 + 2 * (m // 16 * 4 + n // 8 * 2) + OTHER_REGISTERS
+        fragments = 2 * (m // MMA_M * 4 + n // MMA_N * 2)
+        return max(LEAST_REGISTERS, m * n // 32 + fragments + OTHER_REGISTERS)
 
     def resident(self, element: int, target: CudaTarget) -> int:
         """Blocks that a multiprocessor of the target holds at once, by memory, registers, threads."""
