@@ -22,8 +22,6 @@ from vectors.replay import groups, replay
 
 RECORDED = np.load(Path(__file__).parent / "vectors" / "recorded.npz")
 GROUPS = groups()
-# Vectors that the core does not compute as hardware does, or does not know.
-CORE_DIFFERS = set((Path(__file__).parent / "vectors" / "core_differs.txt").read_text().split())
 parsed = functools.lru_cache(maxsize=None)(parse)
 
 
@@ -66,8 +64,7 @@ def test_core(group):
             raise SimulationError(outcome.findings[0].message)
 
     found = differences(group, core)
-    new = [line for line in found if line.split(":")[0] not in CORE_DIFFERS]
-    assert not new, "\n".join(new)
+    assert not found, "\n".join(found)
 
 
 def test_the_comparison_sees_one_wrong_bit():

@@ -21,6 +21,10 @@ struct Cas { template <class T> static T of(T a, T b, T c) { return a == b ? c :
 struct Inc { template <class T> static T of(T a, T b, T) { return inc(a, b); } };
 struct Dec { template <class T> static T of(T a, T b, T) { return dec(a, b); } };
 struct AddFloat { static uint32_t of(uint32_t a, uint32_t b, uint32_t) { return bits_of(canonical(float_of(a) + float_of(b))); } };
+// In global memory subnormal operands and results count as zero.
+struct AddFlushed {
+  static uint32_t of(uint32_t a, uint32_t b, uint32_t) { return bits_of(flush(canonical(flush(float_of(a)) + flush(float_of(b))))); }
+};
 struct AddDouble { static uint64_t of(uint64_t a, uint64_t b, uint64_t) { return bit_copy<uint64_t>(bit_copy<double>(a) + bit_copy<double>(b)); } };
 
 enum Combine { kAdd, kMin, kMax };
@@ -93,7 +97,7 @@ SIM_OPS(atomic) {
   add("atom.cas.b16", atomic<uint16_t, Cas>);
   ordered<uint32_t>(add, "u32"), ordered<int32_t>(add, "s32"), ordered<uint64_t>(add, "u64"), ordered<int64_t>(add, "s64");
   add("atom.inc.u32", atomic<uint32_t, Inc>), add("atom.dec.u32", atomic<uint32_t, Dec>);
-  add("atom.add.f32", atomic<uint32_t, AddFloat>), add("atom.add.f64", atomic<uint64_t, AddDouble>);
+  add("atom.add.f32", atomic<uint32_t, AddFloat>), add("atom.add.ftz.f32", atomic<uint32_t, AddFlushed>), add("atom.add.f64", atomic<uint64_t, AddDouble>);
   add("atom.add.f16", atomic<uint16_t, One<f16_of<kAdd>>>), add("atom.add.bf16", atomic<uint16_t, One<bf16_of<kAdd>>>);
   add("atom.add.f16x2", atomic<uint32_t, Two<f16_of<kAdd>>>), add("atom.add.bf16x2", atomic<uint32_t, Two<bf16_of<kAdd>>>);
   add("atom.min.f16x2", atomic<uint32_t, Two<f16_of<kMin>>>), add("atom.min.bf16x2", atomic<uint32_t, Two<bf16_of<kMin>>>);

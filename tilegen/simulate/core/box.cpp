@@ -22,9 +22,11 @@ bool aligned_start(Warp &w, int lane, const TensorMap &map, int32_t coordinate) 
   return false;
 }
 
-// The part of a row of `count` elements from `start` that exists.
-void clip(const TensorMap &map, int64_t start, uint32_t count, bool inside, uint64_t base, TensorRow &row) {
-  int64_t extent = int64_t(map.dims[0]), low = std::max<int64_t>(start, 0), high = std::min<int64_t>(start + count, extent);
+// The part of a row of `count` elements from `start` that exists. Stores clip in units of 16 bytes: they write up to
+// 15 bytes past the end of the tensor's rows.
+void clip(const TensorMap &map, int64_t start, uint32_t count, bool inside, bool store, uint64_t base, TensorRow &row) {
+  int64_t unit = store ? 16 / map.element_bytes : 1;
+  int64_t extent = (int64_t(map.dims[0]) + unit - 1) / unit * unit, low = std::max<int64_t>(start, 0), high = std::min<int64_t>(start + count, extent);
   row.bytes = count * uint32_t(map.element_bytes);
   if (!inside || high <= low) {
     row.first = row.bytes, row.valid = 0, row.global = 0;
@@ -37,7 +39,7 @@ void clip(const TensorMap &map, int64_t start, uint32_t count, bool inside, uint
 
 }  // namespace
 
-bool tile_box(Warp &w, int lane, const TensorMap &map, const int32_t *coordinates, TensorBox &box) {
+bool tile_box(Warp &w, int lane, const TensorMap &map, const int32_t *coordinates, bool store, TensorBox &box) {
   if (!aligned_start(w, lane, map, coordinates[0])) return false;
   int count[5] = {1, 1, 1, 1, 1};
   for (int d = 0; d < map.rank; ++d) {
@@ -56,7 +58,7 @@ bool tile_box(Warp &w, int lane, const TensorMap &map, const int32_t *coordinate
       base += uint64_t(c) * map.strides[d];
     }
     TensorRow row{n * pitch, 0, 0, 0, 0};
-    clip(map, coordinates[0], uint32_t(count[0]), inside, base, row);
+    clip(map, coordinates[0], uint32_t(count[0]), inside, store, base, row);
     box.rows.push_back(row);
     box.bytes += row_bytes;
     int d = 1;
@@ -89,7 +91,7 @@ bool im2col_box(Warp &w, int lane, const TensorMap &map, const int32_t *coordina
       base += uint64_t(c) * map.strides[d + 1];
     }
     TensorRow row{uint64_t(p) * pitch, 0, 0, 0, 0};
-    clip(map, coordinates[0], uint32_t(map.channels), inside, base, row);
+    clip(map, coordinates[0], uint32_t(map.channels), inside, false, base, row);
     box.rows.push_back(row);
     box.bytes += row_bytes;
     int d = 0;

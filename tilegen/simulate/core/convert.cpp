@@ -77,9 +77,15 @@ void real(Warp &w, const Inst &i, Mask m) {
     double v = From::to(a[l]);
     if (k.ftz && small_in) v = flush(float(v));
     if (k.integer) v = to_integer(v, k.integer);
-    if (k.sat) v = v != v || v < 0 ? 0.0 : v > 1 ? 1.0 : v;
-    if (k.relu && v < 0) v = 0;
+    bool nan = v != v;
+    if (k.sat) v = saturate(v);
+    if (k.relu) v = positive(v);
     auto r = To::from(v, k.round);
+    // From f64 the NaN of a narrower type is the plain quiet one.
+    if (nan && v != v && sizeof(a[0]) == 8 && sizeof(r) < 8) {
+      uint32_t bits = sizeof(r) == 4 ? 0x7fc00000u : 0x7e00u;
+      std::memcpy(&r, &bits, sizeof r);
+    }
     if (k.ftz && small_out) r = typename To::type(flush(float(r)));
     return r;
   });
@@ -97,7 +103,8 @@ void to_int(Warp &w, const Inst &i, Mask m) {
   each_lane(w.out<C>(i.a[0]), m, [=](int l) {
     double v = From::to(a[l]);
     if (k.ftz && sizeof(a[0]) == 4) v = flush(float(v));
-    if (v != v) return C(bits == 64 ? 0x8000000000000000ull : 0);
+    // NaN: 0, but from f64 or to 64 bits the top bit alone.
+    if (v != v) return C(bits == 64 || sizeof(a[0]) == 8 ? uint64_t(1) << (bits - 1) : 0);
     v = to_integer(v, k.integer);
     if (v >= high) return C(top);
     if (v <= low) return C(bottom);
@@ -157,7 +164,7 @@ void half_to_float(Warp &w, const Inst &i, Mask m) {
 }
 void bf16_to_float(Warp &w, const Inst &i, Mask m) {
   const uint16_t *a = w.in<uint16_t>(i.a[1]);
-  each_lane(w.out<float>(i.a[0]), m, [=](int l) { return canonical(bf16_to(a[l])); });
+  each_lane(w.out<float>(i.a[0]), m, [=](int l) { return bf16_to(a[l]); });
 }
 
 // Packed forms: the first operand goes to the upper half.
@@ -174,7 +181,7 @@ void pack_modes(Warp &w, const Inst &i, Mask m) {
   Modes k(i.imm);
   double largest = H::from(1.0, Round::kNearest) == 0x3f80 ? bf16_to(0x7f7f) : f16_to(0x7bff);
   pack16(w, i, m, [=](float v) {
-    double x = k.relu && v < 0 ? 0.0 : k.sat && v == v ? finite(v, largest) : double(v);
+    double x = k.relu && v <= 0 ? 0.0 : k.sat && v == v ? finite(v, largest) : double(v);
     return H::from(x, k.round);
   });
 }
@@ -183,7 +190,7 @@ void pack_fp8(Warp &w, const Inst &i, Mask m) {
   const float *a = w.in<float>(i.a[1]), *b = w.in<float>(i.a[2]);
   bool relu = Modes(i.imm).relu;
   auto f = [=](float v) {
-    if (relu && v < 0) v = 0;
+    if (relu) v = positive(v);
     return kE4 ? e4m3_from(v) : e5m2_from(v);
   };
   each_lane(w.out<uint16_t>(i.a[0]), m, [=](int l) { return uint16_t(f(a[l]) << 8 | f(b[l])); });
@@ -194,7 +201,7 @@ void half2_to_fp8(Warp &w, const Inst &i, Mask m) {
   bool relu = Modes(i.imm).relu;
   auto f = [=](uint16_t h) {
     float v = f16_to(h);
-    if (relu && v < 0) v = 0;
+    if (relu) v = positive(v);
     return kE4 ? e4m3_from(v) : e5m2_from(v);
   };
   each_lane(w.out<uint16_t>(i.a[0]), m, [=](int l) { return uint16_t(f(uint16_t(a[l] >> 16)) << 8 | f(uint16_t(a[l]))); });
@@ -205,18 +212,18 @@ void fp8_to_half2(Warp &w, const Inst &i, Mask m) {
   bool relu = Modes(i.imm).relu;
   auto f = [=](uint8_t b) {
     float v = kE4 ? e4m3_to(b) : e5m2_to(b);
-    if (relu && v < 0) v = 0;
+    if (relu) v = positive(v);
     return f16_from_float(v);
   };
   each_lane(w.out<uint32_t>(i.a[0]), m, [=](int l) { return uint32_t(f(uint8_t(a[l] >> 8))) << 16 | f(uint8_t(a[l])); });
 }
-template <bool kAway>
+template <int kRound>
 void to_tf32(Warp &w, const Inst &i, Mask m) {
   const float *a = w.in<float>(i.a[1]);
   bool relu = Modes(i.imm).relu;
   each_lane(w.out<uint32_t>(i.a[0]), m, [=](int l) {
-    float v = relu && a[l] < 0 ? 0.0f : a[l];
-    return kAway ? tf32_rna(v) : tf32_rn(v);
+    float v = relu ? positive(a[l]) : a[l];
+    return kRound == 0 ? tf32_rn(v) : kRound == 1 ? tf32_rz(v) : tf32_rna(v);
   });
 }
 
@@ -243,7 +250,7 @@ SIM_OPS(convert) {
   add("cvt.e4m3x2.f16x2", half2_to_fp8<true>), add("cvt.e5m2x2.f16x2", half2_to_fp8<false>);
   add("cvt.f16x2.e4m3x2", fp8_to_half2<true>), add("cvt.f16x2.e5m2x2", fp8_to_half2<false>);
   add("cvt.pack", pack_integers);
-  add("cvt.rna.tf32.f32", to_tf32<true>), add("cvt.rn.tf32.f32", to_tf32<false>);
+  add("cvt.rn.tf32.f32", to_tf32<0>), add("cvt.rz.tf32.f32", to_tf32<1>), add("cvt.rna.tf32.f32", to_tf32<2>);
 }
 
 }  // namespace

@@ -28,8 +28,8 @@ struct Tanh { static double of(double a) { return std::tanh(a); } };
 template <class H, bool kFtz> uint16_t in_h(uint16_t v) { return kFtz ? H::small(v) : v; }
 template <class H, bool kFtz, bool kSat, bool kRelu>
 uint16_t out_h(double v) {
-  if (kSat) v = v != v || v < 0 ? 0.0 : v > 1 ? 1.0 : v;
-  if (kRelu && v < 0) v = 0;
+  if (kSat) v = saturate(v);
+  if (kRelu) v = positive(v);
   uint16_t r = H::from(v);
   return kFtz ? H::small(r) : r;
 }

@@ -17,6 +17,9 @@ inline uint32_t bits_of(float v) { return bit_copy<uint32_t>(v); }
 inline float float_of(uint32_t v) { return bit_copy<float>(v); }
 
 constexpr uint32_t kNan32 = 0x7fffffffu;  // what hardware returns for every float NaN
+// Results of saturation and of relu: NaN is kept by relu only, and -0 becomes +0.
+template <class T> inline T saturate(T v) { return v > T(0) ? (v > T(1) ? T(1) : v) : T(0); }
+template <class T> inline T positive(T v) { return v <= T(0) ? T(0) : v; }
 inline float canonical(float v) { return v != v ? float_of(kNan32) : v; }
 inline double canonical(double v) { return v; }
 inline float flush(float v) { return (bits_of(v) & 0x7f800000u) ? v : float_of(bits_of(v) & 0x80000000u); }
@@ -31,7 +34,7 @@ inline uint32_t narrow(double v, Round round, uint32_t infinity) {
   uint32_t sign = uint32_t(b >> 63);
   int exponent = int(b >> 52 & 2047) - 1023;
   uint64_t fraction = (b & ((1ull << 52) - 1)) | 1ull << 52;
-  if ((b << 1) == 0 || exponent < -400) return 0;
+  if ((b << 1) == 0) return 0;
   int shift = 52 - kFraction;
   if (exponent < 1 - kBias) shift += 1 - kBias - exponent;
   if (shift > 62) shift = 62, fraction = fraction ? 1 : 0;
@@ -96,13 +99,14 @@ inline uint16_t f16_from_float(float v) {
 inline float tf32_to(uint32_t v) { return float_of(v & 0xffffe000u); }
 inline uint32_t tf32_rna(float v) {
   uint32_t b = bits_of(v);
-  if (v != v) return kNan32;
+  if (v != v) return 0x7fc00000u;
   if ((b & 0x7f800000) == 0x7f800000) return b;
   return (b + 0x1000) & 0xffffe000u;
 }
+inline uint32_t tf32_rz(float v) { return v != v ? 0x7fffe000u : bits_of(v) & 0xffffe000u; }
 inline uint32_t tf32_rn(float v) {
   uint32_t b = bits_of(v);
-  if (v != v) return kNan32;
+  if (v != v) return 0x7fffe000u;
   if ((b & 0x7f800000) == 0x7f800000) return b;
   return (b + 0xfff + (b >> 13 & 1)) & 0xffffe000u;
 }

@@ -11,10 +11,13 @@ template <bool kFtz> inline float in_f(float v) { return kFtz ? flush(v) : v; }
 template <bool kFtz> inline double in_f(double v) { return v; }
 template <bool kFtz, bool kSat, class T>
 inline T out_f(T v) {
-  if (kSat) return v != v ? T(0) : (v < T(0) ? T(0) : (v > T(1) ? T(1) : v));
+  if (kSat) return in_f<kFtz>(saturate(v));
   v = canonical(v);
   return in_f<kFtz>(v);
 }
+
+inline float quiet(float) { return float_of(kNan32); }
+inline double quiet(double) { return bit_copy<double>(0x7ff8000000000000ull); }
 
 struct Add { template <class T> static T of(T a, T b) { return a + b; } };
 struct Sub { template <class T> static T of(T a, T b) { return a - b; } };
@@ -36,8 +39,8 @@ template <class F> struct XorSign {
     return r != r ? r : std::copysign(r, T(std::signbit(a) != std::signbit(b) ? -1 : 1));
   }
 };
-struct Neg { template <class T> static T of(T a) { return -a; } };
-struct Abs { template <class T> static T of(T a) { return std::fabs(a); } };
+struct Neg { template <class T> static T of(T a) { return a != a ? quiet(T()) : -a; } };
+struct Abs { template <class T> static T of(T a) { return a != a ? quiet(T()) : std::fabs(a); } };
 struct Sqrt { template <class T> static T of(T a) { return std::sqrt(a); } };
 struct Rcp { template <class T> static T of(T a) { return T(1) / a; } };
 struct Rsqrt {
@@ -113,7 +116,7 @@ void testp(Warp &w, const Inst &i, Mask m) {
     if (kClass == 1) return c == FP_INFINITE;
     if (kClass == 2) return c != FP_NAN;
     if (kClass == 3) return c == FP_NAN;
-    if (kClass == 4) return c == FP_NORMAL;
+    if (kClass == 4) return c == FP_NORMAL || c == FP_ZERO;  // zero counts as normal
     return c == FP_SUBNORMAL;
   });
   w.preds[i.a[0]] = (w.preds[i.a[0]] & ~m) | r;

@@ -1,6 +1,7 @@
 // Bulk tensor copies (PTX ISA 9.7.9.27): loads with multicast, stores, reductions.
 #include <algorithm>
 
+#include "numbers.h"
 #include "reduce.h"
 #include "tma.h"
 
@@ -83,12 +84,20 @@ void fill(const TensorMap &map, uint8_t *to, uint32_t bytes) {
     std::memset(to, 0, bytes);
     return;
   }
-  static const uint32_t half = 0x7ff7, single = 0x7ff7ffff;
-  static const uint64_t twice = 0x7ff7ffffffffffffull;
-  for (uint32_t x = 0; x + uint32_t(map.element_bytes) <= bytes; x += uint32_t(map.element_bytes)) {
-    if (map.element_bytes == 2) std::memcpy(to + x, &half, 2);
-    else if (map.element_bytes == 4) std::memcpy(to + x, &single, 4);
-    else std::memcpy(to + x, &twice, 8);
+  static const uint64_t pattern = 0x7ff77ff77ff77ff7ull;
+  for (uint32_t x = 0; x + 8 <= bytes; x += 8) std::memcpy(to + x, &pattern, 8);
+}
+
+// Loads round to tf32 and flush subnormals where the map's type says so (types in the order of TENSOR_MAP_TYPES).
+void convert_loaded(const TensorMap &map, uint8_t *row, uint32_t bytes) {
+  constexpr int kFtz = 10, kTf32 = 11, kTf32Ftz = 12;
+  if (map.dtype < kFtz) return;
+  for (uint32_t x = 0; x + 4 <= bytes; x += 4) {
+    float v;
+    std::memcpy(&v, row + x, 4);
+    if (map.dtype == kFtz || map.dtype == kTf32Ftz) v = flush(v);
+    if (map.dtype == kTf32 || map.dtype == kTf32Ftz) v = v != v ? float_of(kNan32) : float_of(tf32_rna(v));
+    std::memcpy(row + x, &v, 4);
   }
 }
 
@@ -136,7 +145,7 @@ void load(Warp &w, const Inst &i, Mask m) {
     const TensorMap *map = map_at(w, i, o.map, l);
     if (!check_map(w, i, map, l)) continue;
     auto box = std::make_shared<TensorBox>();
-    if (!(i.a[8] ? im2col_box(w, l, *map, o.coordinates, o.offsets, *box) : tile_box(w, l, *map, o.coordinates, *box))) continue;
+    if (!(i.a[8] ? im2col_box(w, l, *map, o.coordinates, o.offsets, *box) : tile_box(w, l, *map, o.coordinates, false, *box))) continue;
     Place target = find_to.at(o.shared, 16, l, 16);
     BarrierPlace bar = find_barrier(w, find_bar, o.barrier, l, true, true);
     if (!target.host || !bar.barrier) continue;
@@ -177,6 +186,7 @@ void load(Warp &w, const Inst &i, Mask m) {
         line.resize(row.bytes);
         fill(*map, line.data(), row.bytes);
         if (row.valid) std::memcpy(line.data() + row.first, (*host)[r], row.valid);
+        convert_loaded(*map, line.data() + row.first, row.valid);
         for (Block *b : blocks)
           pieces(row, offset, map->swizzle, [&](uint32_t x, uint64_t at, uint32_t n) { std::memcpy(b->shared.data() + at, line.data() + x, n); });
       }
@@ -205,7 +215,7 @@ void store(Warp &w, const Inst &i, Mask m) {
     }
     auto box = std::make_shared<TensorBox>();
     uint16_t none[3] = {};
-    if (!(i.a[8] ? im2col_box(w, l, *map, o.coordinates, none, *box) : tile_box(w, l, *map, o.coordinates, *box))) continue;
+    if (!(i.a[8] ? im2col_box(w, l, *map, o.coordinates, none, *box) : tile_box(w, l, *map, o.coordinates, true, *box))) continue;
     Place source = find.at(o.shared, 16, l, 16);
     if (!source.host) continue;
     Block *b = source.region->shared_of;

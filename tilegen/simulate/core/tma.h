@@ -19,7 +19,7 @@ struct TensorBox {
 };
 
 // coordinates: innermost first. offsets: im2col, of the filter element. Returns false after a report.
-bool tile_box(Warp &w, int lane, const TensorMap &map, const int32_t *coordinates, TensorBox &box);
+bool tile_box(Warp &w, int lane, const TensorMap &map, const int32_t *coordinates, bool store, TensorBox &box);
 bool im2col_box(Warp &w, int lane, const TensorMap &map, const int32_t *coordinates, const uint16_t *offsets, TensorBox &box);
 
 // The swizzle: an exclusive or of address bits, on the absolute offset in the block's shared memory.

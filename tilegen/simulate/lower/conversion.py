@@ -49,7 +49,7 @@ def cvt(b: Builder, inst: Instruction, mods: list[str]) -> None:
     if destination == "tf32":
         if source != "f32" or finite:
             raise UnknownForm
-        b.emit(f"cvt.{'rna' if away else 'rn'}.tf32.f32", (target, b.value(x, "f32")), modes)
+        b.emit(f"cvt.{away or rounding or 'rn'}.tf32.f32", (target, b.value(x, "f32")), modes)
         return
     if more or away or finite or destination in ("e4m3", "e5m2"):
         raise UnknownForm

@@ -110,7 +110,8 @@ def atom(b: Builder, inst: Instruction, mods: list[str]) -> None:
     if op in ("and", "or", "xor", "exch", "cas") or (op == "add" and type_ in _NUMERIC):
         name = f"atom.{op}.b{8 * TYPE_BYTES[type_]}"
     else:
-        name = f"atom.{op}.{type_}"
+        flushes = op == "add" and type_ == "f32" and access.space != "shared"
+        name = f"atom.{op}.{'ftz.' if flushes else ''}{type_}"
     operands = list(inst.operands)
     returns = inst.opcode.startswith("atom")
     d = operands.pop(0) if returns else SINK
