@@ -108,6 +108,12 @@ def listed(head: str, items: Iterable[str], tail: str, column: int = 0, width: i
     return "\n".join(lines)
 
 
+def assigned(head: str, value: str, column: int = 0, width: int = 100) -> str:
+    """`head = value;`, broken after the sign where it does not fit; `head` starts at `column`."""
+    line = f"{head} = {value};"
+    return line if column + len(line) <= width else f"{head} =\n{' ' * (column + 4)}{value};"
+
+
 def _filled(lines: list[str], words: list[str], indent: int, column: int, width: int) -> list[str]:
     """Append words to the last line while they fit, else to a new one; line 0 starts at `column`."""
     for word in words:
@@ -120,6 +126,7 @@ def _filled(lines: list[str], words: list[str], indent: int, column: int, width:
 
 
 FILTERS = {
+    "assigned": assigned,
     "block": block,
     "c_bool": c_bool,
     "c_float": c_float,

@@ -24,6 +24,7 @@ def context(plan: WgmmaGemmPlan) -> dict[str, Any]:
     tiled = next((t for t in arrays if t.name == plan.tile_operand), None)
     return {
         "includes": sorted({*gemm.context(plan)["includes"], "<cuda.h>", "<cudaTypedefs.h>"}),
+        "unit": 16 // problem.storage.bytes,
         "batch_argument": ", at.batch" if problem.batched else "",
         "map_parameters": _map_parameters(problem),
         "operand_map_arguments": _operand_map(plan, tiled) if tiled else [],
@@ -129,7 +130,7 @@ def _call(plan: WgmmaGemmPlan, reads: list[Tensor], scalars: bool, half: int) ->
 def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
     """What passes from the launcher through the kernel to the store."""
     operand = ["map_operand"] if plan.tile_operand else []
-    stores = ["map_c"] if plan.staged else []
+    stores = ["map_c"] if plan.tma_c else []
     maps = ["map_a", "map_b", *stores, *operand]
     map_parameters = {m: f"const CUtensorMap *{m}" for m in maps}
     shared = "SharedStorage &shared"

@@ -95,6 +95,11 @@ class WgmmaGemmPlan(Plan):
     b_batch: str
     c_batch: str
     staged: int
+    tma_c: int
+    chunk_part: str
+    repacks: tuple[tuple[str, str, str, str], ...]
+    repacked_extent: str
+    element_bytes: int
     tile_operand: str
     tile_pair_type: str
     unpack: str
@@ -117,7 +122,6 @@ class WgmmaGemmPlan(Plan):
 
     template: ClassVar[str] = "cuda/gemm_wgmma.cu.j2"
     hidden: ClassVar[frozenset[str]] = frozenset({"swap"})
-    unit: ClassVar[int] = 8  # elements in the 16 bytes that the copy engine aligns to
 
     @classmethod
     def make(cls, problem: Gemm, schedule: WgmmaGemm, target: CudaTarget) -> WgmmaGemmPlan:
@@ -130,6 +134,12 @@ class WgmmaGemmPlan(Plan):
         tiled = schedule.tile_operand(problem) if staged else ""
         tile_type = problem.typed.operands.get(tiled)
         vectors = _vectors(problem, schedule) if staged else ()
+        repacks = ()
+        if schedule.repack:
+            repacks = (
+                ("a", "lda", *problem.layout.a_dims),
+                ("b", "ldb", *problem.layout.b_dims),
+            )
         size = problem.out_dtype.bytes
         a_k, b_k = problem.layout.a_dims[1] == "k", problem.layout.b_dims[1] == "k"
         multicast = "_multicast" if schedule.cluster > 1 else ""
@@ -216,6 +226,11 @@ class WgmmaGemmPlan(Plan):
             b_batch="batch, stride_b, " if problem.batched else "",
             c_batch="batch, stride_c, " if problem.batched else "",
             staged=int(staged),
+            tma_c=int(staged and not schedule.repack),
+            chunk_part=f"cuda/parts/gemm_wgmma_{'copy' if schedule.repack else 'tail'}.cuh.j2",
+            repacks=repacks,
+            repacked_extent=" + ".join(f"{r} * repacked_stride({c})" for _, _, r, c in repacks),
+            element_bytes=problem.storage.bytes,
             tile_operand=tiled,
             tile_pair_type=_PAIR.get(tile_type, ""),
             unpack=_UNPACK.get(tile_type, ""),
@@ -227,7 +242,7 @@ class WgmmaGemmPlan(Plan):
             a_extents="depth, m" if a_k else "m, depth",
             b_extents="depth, n" if b_k else "n, depth",
             a_box="kBlockK, kBlockM" if a_k else "kAtom, kBlockK",
-            b_box="kBlockK, kBlockN / kCluster" if b_k else "kAtom, kBlockK",
+            b_box=_b_box(schedule) if b_k else "kAtom, kBlockK",
             descriptors=(
                 (
                     "descriptor_a",
@@ -248,8 +263,18 @@ class WgmmaGemmPlan(Plan):
             store_part=f"cuda/parts/gemm_wgmma_store_{_store(schedule, staged, tiled)}.cuh.j2",
         )
 
+    @property
+    def uses_workspace(self) -> bool:
+        """Whether operands may have to be copied first."""
+        return self.schedule.repack
+
+    @property
+    def unit(self) -> int:
+        """Elements in the 16 bytes that the copy engine aligns to; 1 where operands are copied."""
+        return 1 if self.schedule.repack else 8
+
     def parts(self) -> tuple[str, ...]:
-        return (self.consume_part, self.store_part)
+        return (self.consume_part, self.store_part, self.chunk_part)
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
@@ -266,18 +291,17 @@ class WgmmaGemmPlan(Plan):
             unit = 16 // t.dtype.bytes
             checks += [f"({d} > 1 && {s} % {unit} != 0)" for d, s in zip(t.dims, t.strides)]
         names = ", ".join(t.name for t in arrays)
-        return (
+        size = (
             Refusal(
                 4,
                 " || ".join(f"{s} > {largest}" for s in sizes),
                 f"a size is above {largest}, the reach of the copy engine's coordinates",
             ),
-            Refusal(
-                5,
-                " || ".join(checks),
-                f"{names}: an address or a stride that is no multiple of 16 bytes, as TMA needs",
-            ),
         )
+        if self.schedule.repack:
+            return size
+        reason = f"{names}: an address or a stride that is no multiple of 16 bytes, as TMA needs"
+        return (*size, Refusal(5, " || ".join(checks), reason))
 
     def facts(self) -> list[Fact]:
         shared = self.schedule.shared_bytes(self.problem, self.buffers)
@@ -303,6 +327,10 @@ def _operand_members(vectors: tuple[tuple[str, str, str], ...], tiled: str) -> t
     lines = [f"float {name}[kConsumers][{extent}];  // of the tile" for name, _, extent in vectors]
     lines += [f"uint64_t operand[kConsumers];  // the tile of {tiled} has arrived"] if tiled else []
     return tuple(lines)
+
+
+def _b_box(schedule: WgmmaGemm) -> str:
+    return "kBlockK, kBlockN / kCluster" if schedule.cluster > 1 else "kBlockK, kBlockN"
 
 
 def _consume(schedule: WgmmaGemm) -> str:
@@ -347,7 +375,7 @@ def _barrier_primitives(schedule: WgmmaGemm, staged: bool) -> tuple[str, ...]:
     names.append("mbarrier_wait")
     names += ["named_barrier_sync"] if staged or schedule.pingpong else []
     names += ["named_barrier_arrive"] if schedule.pingpong else []
-    names += ["fence_proxy_async"] if staged else []
+    names += ["fence_proxy_async"] if staged and not schedule.repack else []
     names += ["cluster_rank", "cluster_sync"] if schedule.cluster * schedule.split > 1 else []
     if schedule.split > 1:
         names.append("store_cluster")
@@ -358,6 +386,7 @@ def _barrier_primitives(schedule: WgmmaGemm, staged: bool) -> tuple[str, ...]:
 def _tma_primitives(schedule: WgmmaGemm, staged: bool, batched: bool) -> tuple[str, ...]:
     names = ["tma_load"]
     names += ["tma_load_multicast"] if schedule.cluster > 1 else []
+    staged = staged and not schedule.repack
     names += ["tma_store"] if staged else []
     names = [f"{n}_batch" if batched else n for n in names]
     return (*names, *(["tma_commit", "tma_wait_read"] if staged else []))

@@ -88,6 +88,11 @@ class WgmmaGemm(Schedule):
         kind=int,
         unit="blocks",
     )
+    repack: bool = option(
+        False,
+        "Operands may start anywhere: what the copy engine cannot read is first copied to a workspace.",
+        kind=bool,
+    )
     group: int = option(
         8, "Rows of tiles that are walked together, to share B in L2.", kind=int, unit="tiles"
     )
@@ -188,7 +193,7 @@ class WgmmaGemm(Schedule):
             name for name, dims in problem.formula.operands.items() if "m" in dims and "n" in dims
         ]
         fits = len(tiles) == 1 and problem.typed.operands[tiles[0]] in (F16, BF16)
-        return tiles[0] if fits and not self.swap else ""
+        return tiles[0] if fits and not (self.swap or self.repack) else ""
 
     def vectors(self, problem: Gemm) -> list[str]:
         """Operands of one dimension, which wait in shared memory as floats."""
@@ -302,6 +307,11 @@ class WgmmaGemm(Schedule):
             "split",
             "blocks that split K share no loads, and have one tile: no turns to take",
         )
+        rule(
+            not (self.repack and problem.batched),
+            "repack",
+            "operands of a batch are not copied: a batch needs strides of whole 16 bytes",
+        )
         rule(self.group >= 1, "group", f"group {self.group} must be at least 1")
         slices = 8 if problem.layout.b_dims[1] == "k" else 64
         rule(
@@ -363,6 +373,8 @@ class WgmmaGemm(Schedule):
             words.append("swap")
         if self.split != 1:
             words.append(f"k{self.split}")
+        if self.repack:
+            words.append("any")
         if self.group != 8:
             words.append(f"g{self.group}")
         return words
@@ -380,4 +392,6 @@ class WgmmaGemm(Schedule):
         for (bm, bn, consumers, turns), stages, cluster, group in itertools.product(
             shapes, (3, 4, 5, 6, 8), (1, 2), (8, 16)
         ):
-            yield cls(Tile((bm, bn, depth)), stages, consumers, cluster, turns, False, 1, group)
+            yield cls(
+                Tile((bm, bn, depth)), stages, consumers, cluster, turns, False, 1, False, group
+            )
