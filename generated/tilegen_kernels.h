@@ -32,6 +32,7 @@
 #include "cuda/column_sum_f32_8x64_sm80.h"
 #include "cuda/cross_entropy_f32_v16_sm80.h"
 #include "cuda/gemm_bf16_tn_128x128x64_s6_c2_pp_sm90a.h"
+#include "cuda/gemm_bf16_tn_128x256x64_s4_c2_any_sm90a.h"
 #include "cuda/gemm_bf16_tn_128x256x64_s4_c2_sm90a.h"
 #include "cuda/gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a.h"
 #include "cuda/gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80.h"

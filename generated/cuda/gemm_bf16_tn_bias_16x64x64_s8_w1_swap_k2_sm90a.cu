@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    c76443c336d3  (command, templates and emitter)
-// Body      cff3110501d6  (everything below this comment)
+// Inputs    1d2abfd9e03a  (command, templates and emitter)
+// Body      3bbdc724ab3f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a.h"
@@ -645,7 +645,7 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a(
   }
   if (depth > 0 && error == cudaSuccess) {
     error = encode_map(&map_b, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, sizeof(Element), b, depth, n, ldb,
-                       kBlockK, kBlockN / kCluster, CU_TENSOR_MAP_SWIZZLE_128B);
+                       kBlockK, kBlockN, CU_TENSOR_MAP_SWIZZLE_128B);
   }
   if (error == cudaSuccess) {
     // Whole pieces of 16 bytes; with none, the map is not used, but has to be valid.

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s5 c2 pp
-// Inputs    f0b0d9cf7937  (command, templates and emitter)
-// Body      78cc5a26d6cb  (everything below this comment)
+// Inputs    a0143640e1b6  (command, templates and emitter)
+// Body      5d22755e7531  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_residual_128x128x64_s5_c2_pp_sm90a.h"
@@ -519,6 +519,8 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const CUtensor
         const float2 residual_at = unpack(packed[j]);
         packed[j] = pack(result(pair[0], residual_at.x), result(pair[1], residual_at.y));
       }
+      // Every lane has what it read before another one writes there.
+      __syncwarp();
       stmatrix_x4(place, packed);
     }
     // The copy engine sees what this warpgroup staged: each thread fences its own writes, and the
