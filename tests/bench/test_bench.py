@@ -206,3 +206,11 @@ def test_large_inputs_repeat_a_block_and_integers_are_drawn_whole():
     entropy = FormulaProblem(formula="cross_entropy")
     sizes = {"m": 3, "n": DRAWN_ELEMENTS}
     assert set(timing_inputs(entropy, sizes, rng)) == {"x", "t"}
+
+
+def test_inputs_of_a_mebibyte_and_more_are_rotated_past_any_l2():
+    from tilegen.bench.gpu import ROTATION_BYTES, input_sets
+
+    for bytes_ in (1 << 20, 3 << 20, 1 << 28, 1 << 32):
+        assert input_sets(bytes_) * bytes_ >= ROTATION_BYTES
+    assert input_sets(0) == input_sets(1) <= 256

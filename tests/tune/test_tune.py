@@ -210,6 +210,7 @@ def test_winners_are_crossed_over_the_sizes_of_a_problem(settings):
         ({"default": [1.0] * 8, "a": [1.005] * 8}, "default"),
         ({"default": [1.0] * 8, "a": [1.05] * 8, "b": [1.055] * 8}, "a"),
         ({"default": [1.0] * 8, "a": [1.05] * 8, "b": [1.2] * 8}, "b"),
+        ({"default": [1.0] * 8, "a": [1.004] * 8, "b": [1.0103] * 8}, "b"),
         ({"default": [1.0] * 8, "a": [0.9, 1.3, 0.8, 1.4, 1.1, 1.2, 1.0, 1.3]}, "default"),
     ],
 )

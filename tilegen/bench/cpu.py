@@ -35,13 +35,14 @@ def time_calls(call: Callable[[], Any], seconds: float = ROUND_SECONDS) -> float
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Environment variables that give every library this many threads and its best kernels."""
+    """Environment variables that give every library this many threads (0: its own), and its best kernels."""
     variables = dict(os.environ)
     # Some machines pin OpenBLAS to an old kernel; a benchmark must not.
     for variable in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
         variables.pop(variable, None)
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        variables[variable] = str(threads)
+    if threads > 0:
+        for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+            variables[variable] = str(threads)
     variables["MKL_THREADING_LAYER"] = "GNU"
     return variables
 

@@ -18,7 +18,7 @@ from tilegen.errors import ToolMissing
 # What one graph should last, and how large the rotated inputs must be.
 GRAPH_SECONDS = 4e-3
 ROTATION_BYTES = 256 << 20
-MOST_SETS = 64
+MOST_SETS = 256
 MOST_LAUNCHES = 400
 
 Launch = Callable[[int], Any]

@@ -66,8 +66,11 @@ class Row:
         lines = ["[[row]]"]
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
-            if value not in ((), {}, ""):
+            if value not in ((), {}, "") and item.name != "speedups":
                 lines.append(f"{item.name} = {_toml(value)}")
+        if self.speedups:
+            lines.append("[row.speedups]")
+            lines += [f"{_bare(k)} = {_toml(v)}" for k, v in sorted(self.speedups.items())]
         return "\n".join(lines) + "\n"
 
 

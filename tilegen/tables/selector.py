@@ -83,7 +83,7 @@ class Selector:
         """What is lost, in one line."""
         kernels = len({leaf.schedule for leaf in tree.leaves(self.tree)})
         return (
-            f"{kernels} kernel{'s' if kernels > 1 else ''} cover {len(self.rows)} measured sizes within "
+            f"{kernels} kernel{'s cover' if kernels > 1 else ' covers'} {len(self.rows)} measured sizes within "
             f"{tree.worst(self.tree):.1%} of the best kernel at each"
         )
 
