@@ -62,8 +62,8 @@ class RowRegisters(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CudaTarget) -> RowRegisters:
-        """Four accesses a thread to every row, shared by up to 512 threads; fewer where registers end."""
-        values = 4 * vector(problem)
+        """32 elements a thread of rows that up to 512 threads share, or 256 where registers end."""
+        values = max(32, vector(problem))
         for longest in (512, 256):
             made = cls(values=values, longest=longest)
             if not made.violations(problem, target):
