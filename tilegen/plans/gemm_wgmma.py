@@ -274,7 +274,8 @@ class WgmmaGemmPlan(Plan):
         return 1 if self.schedule.repack else 8
 
     def parts(self) -> tuple[str, ...]:
-        return (self.consume_part, self.store_part, self.chunk_part)
+        chunk = (self.chunk_part,) if self.staged else ()
+        return (self.consume_part, self.store_part, *chunk)
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
