@@ -8,6 +8,7 @@ import pytest
 
 from tests.gemm_mma.kernels import emitted
 from tilegen.emit.banner import split_banner
+from tilegen.errors import FormulaError
 
 BASE = "128x128x32"
 
@@ -71,3 +72,9 @@ def test_copies_are_as_wide_as_the_type_allows():
     assert widths() == (16, 8, 4, 2)
     assert widths(dtype="tf32", tile="32x64x16") == (16, 8, 4)
     assert widths(dtype="i8", tile="32x64x64") == (16, 8, 4, 1)
+
+
+@pytest.mark.parametrize("formula", ["e = 2 * acc; c[m,n] = e", "acc + count[n]", "acc * v"])
+def test_a_name_that_the_epilogue_uses_itself_is_refused(formula):
+    with pytest.raises(FormulaError, match="names a variable of the emitted epilogue"):
+        emitted(epilogue=formula)

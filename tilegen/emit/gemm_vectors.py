@@ -8,6 +8,7 @@ from typing import Any
 from tilegen.emit.c_expr import literal, print_statements
 from tilegen.emit.c_expr.wrap import wrap
 from tilegen.emit.filters import comment
+from tilegen.errors import FormulaError
 from tilegen.formula import unread_when_zero
 from tilegen.plans.base import Plan
 from tilegen.problems.base import Tensor
@@ -15,6 +16,9 @@ from tilegen.problems.gemm import Gemm
 
 # Columns of a line of a function's body.
 _COLUMNS = 98
+
+# Names that the emitted function uses for its own.
+_LOCALS = ("e", "v", "first", "count")
 
 # C type of as many bytes as a vector has.
 _WORDS = {4: "unsigned", 8: "uint2", 16: "uint4"}
@@ -30,8 +34,12 @@ def context(plan: Plan, arrays: list[Tensor], places: dict[str, str], width: int
         arrays: the epilogue's arrays.
         places: C text of an element of each, by name.
         width: elements of a vector.
+
+    Raises:
+        FormulaError: a name of the formula is taken.
     """
     problem: Gemm = plan.problem
+    _require_free_names(problem)
     whole = {t.name: t for t in arrays if t.dims[-1:] == ("n",) and width * t.dtype.bytes in _WORDS}
     reads = {t.name: f"{t.name}.value[v]" if t.name in whole else places[t.name] for t in arrays}
     writes = {
@@ -71,6 +79,18 @@ def context(plan: Plan, arrays: list[Tensor], places: dict[str, str], width: int
         "vector_conditions": [c for t in whole.values() for c in _conditions(t, width)]
         or ["false"],
     }
+
+
+def _require_free_names(problem: Gemm) -> None:
+    """Raise FormulaError for a name of the formula that the emitted function uses for its own."""
+    typed = problem.typed
+    names = {*typed.operands, *typed.scalars, *typed.outputs, *(s.name for s in typed.statements)}
+    taken = sorted(names & set(_LOCALS))
+    if taken:
+        raise FormulaError(
+            f"'{taken[0]}' names a variable of the emitted epilogue",
+            f"Choose a name other than {', '.join(_LOCALS)}.",
+        )
 
 
 def _result(tensor: Tensor) -> str:
