@@ -38,7 +38,7 @@ class PackedGemm(Schedule):
     """
 
     tile: Tile = option(
-        Tile((960, 512, 384)),
+        Tile((2400, 256, 512)),
         "Cache block: N x K of B are packed at a time and should fit L2; M rows share them.",
         kind=Tile,
         unit="M x N x K elements",
@@ -68,12 +68,12 @@ class PackedGemm(Schedule):
 
     @classmethod
     def default(cls, problem: Gemm, target: CpuTarget) -> PackedGemm:
-        """Three quarters of L2 for the packed block of B, the widest micro tile that needs no spill."""
+        """Half of L2 for the packed block of B, the widest micro tile that needs no spill."""
         size = MULTIPLIED[problem.dtype].bytes
         micro = _default_micro(size, target)
-        depth = 1536 // size
-        block_n = target.l2_bytes * 3 // 4 // (depth * size) // micro[1] * micro[1]
-        return cls(Tile((160 * micro[0], block_n, depth)), micro)
+        depth = 2048 // size
+        block_n = target.l2_bytes // 2 // (depth * size) // micro[1] * micro[1]
+        return cls(Tile((400 * micro[0], block_n, depth)), micro)
 
     @classmethod
     def with_options(cls, problem: Gemm, target: CpuTarget, given: Mapping[str, Any]) -> PackedGemm:
@@ -189,9 +189,9 @@ class PackedGemm(Schedule):
         units = (1, 2, 3, 4) if is_vector(target) else (4, 8, 16, 32)
         micros = [(rows, lanes * unit) for rows in (4, 6, 8, 12) for unit in units]
         for (rows, width), depth, cols in itertools.product(
-            micros, (128, 256, 384), (192, 384, 768)
+            micros, (256, 384, 512), (192, 256, 384)
         ):
-            yield cls(Tile((160 * rows, cols // width * width, depth)), Tile((rows, width)))
+            yield cls(Tile((400 * rows, cols // width * width, depth)), Tile((rows, width)))
 
 
 def is_vector(target: CpuTarget) -> bool:

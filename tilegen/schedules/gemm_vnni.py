@@ -27,7 +27,7 @@ class VnniGemm(PackedGemm):
     """
 
     tile: Tile = option(
-        Tile((960, 512, 1536)),
+        Tile((2400, 256, 2048)),
         "Cache block: N x K of B are packed at a time and should fit L2; M rows share them.",
         kind=Tile,
         unit="M x N x K elements",
@@ -52,7 +52,7 @@ class VnniGemm(PackedGemm):
 
     @classmethod
     def default(cls, problem: Gemm, target: CpuTarget) -> VnniGemm:
-        """Three quarters of L2 for the packed block of B, as PackedGemm, four elements a word."""
+        """Half of L2 for the packed block of B, as PackedGemm, four elements a word."""
         return cls()
 
     def workspace_bytes(self, problem: Gemm) -> int:
@@ -87,6 +87,6 @@ class VnniGemm(PackedGemm):
     def candidates(cls, problem: Gemm, target: CpuTarget) -> Iterator[VnniGemm]:
         micros = [(rows, 16 * vectors) for rows in (4, 6, 8, 12) for vectors in (1, 2, 3, 4)]
         for (rows, width), depth, cols in itertools.product(
-            micros, (512, 1024, 1536), (192, 384, 768)
+            micros, (1024, 1536, 2048), (192, 256, 384)
         ):
-            yield cls(Tile((160 * rows, cols // width * width, depth)), Tile((rows, width)))
+            yield cls(Tile((400 * rows, cols // width * width, depth)), Tile((rows, width)))

@@ -3,12 +3,12 @@
 //
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
-// Schedule  960x512x384 r6x16
+// Schedule  2400x256x512 r6x16
 // Inputs    2220dd4c259c  (command, templates and emitter)
-// Body      3c98e9dbd1f4  (everything below this comment)
+// Body      f2029e305b72  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
-#include "gemm_f32_tt_blas_960x512x384_r6x16_x86_64_v3.h"
+#include "gemm_f32_tt_blas_2400x256x512_r6x16_x86_64_v3.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -29,7 +29,7 @@
 // last block the epilogue turns them into results while they are in L1. Every sum adds its
 // products in the order of K, whatever the number of threads.
 //
-// Memory of a thread, at most: B 786432 bytes, sums 1966080 bytes.
+// Memory of a thread, at most: B 524288 bytes, sums 2457600 bytes.
 
 // What follows, up to the launcher, is compiled for x86-64-v3, whatever the command line says.
 #if defined(__clang__)
@@ -43,9 +43,9 @@
 
 enum {
   // Schedule. Every other number in this file follows from these.
-  kBlockM = 960,  // rows of results that share one packing of B
-  kBlockN = 512,  // columns of B that are packed at a time
-  kBlockK = 384,  // rows of B that are packed at a time
+  kBlockM = 2400,  // rows of results that share one packing of B
+  kBlockN = 256,  // columns of B that are packed at a time
+  kBlockK = 512,  // rows of B that are packed at a time
   kMicroM = 6,  // rows of a micro tile
   kMicroN = 16,  // columns of a micro tile, and of a sliver of B
 
@@ -377,7 +377,7 @@ static int choose_threads(const struct Call *call, int num_threads) {
 #pragma GCC pop_options
 #endif
 
-int tilegen_gemm_f32_tt_blas_960x512x384_r6x16_x86_64_v3_supports(
+int tilegen_gemm_f32_tt_blas_2400x256x512_r6x16_x86_64_v3_supports(
     int64_t m, int64_t n, int64_t k,
     const float *a, int64_t lda,
     const float *b, int64_t ldb,
@@ -410,14 +410,14 @@ int tilegen_gemm_f32_tt_blas_960x512x384_r6x16_x86_64_v3_supports(
   return 0;
 }
 
-int tilegen_gemm_f32_tt_blas_960x512x384_r6x16_x86_64_v3(
+int tilegen_gemm_f32_tt_blas_2400x256x512_r6x16_x86_64_v3(
     int64_t m, int64_t n, int64_t k,
     const float *a, int64_t lda,
     const float *b, int64_t ldb,
     float *c, int64_t ldc,
     float alpha, float beta,
     int num_threads) {
-  const int refusal = tilegen_gemm_f32_tt_blas_960x512x384_r6x16_x86_64_v3_supports(
+  const int refusal = tilegen_gemm_f32_tt_blas_2400x256x512_r6x16_x86_64_v3_supports(
       m, n, k, a, lda, b, ldb, c, ldc);
   if (refusal != 0) {
     return EINVAL;
