@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    1d2abfd9e03a  (command, templates and emitter)
+// Inputs    7b5f9bba9940  (command, templates and emitter)
 // Body      3bbdc724ab3f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
