@@ -254,3 +254,11 @@ def test_a_listed_kernel_may_be_tuned(tilegen, project, tmp_path):
     assert tilegen("emit").status == 0
     assert [p.name for p in tmp_path.rglob("*.c")] == ["gemm_f32_tn_64x64x64.c"]
     assert tilegen("check").status == 0
+
+
+def test_a_digest_is_of_the_code_and_not_of_its_layout():
+    text = 'int f(void) {  // a comment\n  return g("// no comment", 1);\n}\n'
+    same = 'int f(void) {\n  /* another\n one */ return \\\n g("// no comment", 1);\n}\n'
+    assert words.code_digest(text) == words.code_digest(same)
+    assert words.code_digest(text) != words.code_digest(text.replace("1", "2"))
+    assert words.code_digest(text) != words.code_digest(text.replace("no", "a"))

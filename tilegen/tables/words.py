@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from tilegen import fields, registry
-from tilegen.emit.banner import split_banner
+from tilegen.emit.banner import digest
 from tilegen.emit.render import render
 from tilegen.errors import UsageError
 from tilegen.problems.base import Problem
@@ -84,7 +85,17 @@ def default_spec(problem: Problem, where: Target, name: str = "") -> KernelSpec:
     return KernelSpec(problem, cls.default(problem, where), where)
 
 
+# String literals are kept; comments and continued lines are layout.
+_LAYOUT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/|\\\n', re.DOTALL)
+
+
+def code_digest(text: str) -> str:
+    """Digest of a source's code: other comments, spaces and line breaks leave it as it is."""
+    bare = _LAYOUT.sub(lambda found: found.group(1) or " ", text)
+    return digest(" ".join(bare.split()))
+
+
 def kernel_digest(spec: KernelSpec) -> str:
-    """Digest of the kernel's text below its banner: it changes with the template and the schedule."""
+    """Digest of the code of a kernel: it changes with the template and the schedule."""
     rendered = render(spec)
-    return split_banner(rendered.files[rendered.source])[0].body
+    return code_digest(rendered.files[rendered.source])

@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilegen import fields, registry
-from tilegen.emit.banner import split_banner
 from tilegen.emit.render import Rendered, render
 from tilegen.problems.base import Problem
 from tilegen.schedules.base import Schedule
 from tilegen.spec import KernelSpec
-from tilegen.tables.words import problem_options, problem_text, schedule_options, schedule_text
+from tilegen.tables.words import (
+    code_digest,
+    problem_options,
+    problem_text,
+    schedule_options,
+    schedule_text,
+)
 from tilegen.targets import Target
 
 
@@ -32,8 +37,8 @@ class Candidate:
 
     @property
     def digest(self) -> str:
-        """Digest of the kernel's text."""
-        return split_banner(self.kernel.files[self.kernel.source])[0].body
+        """Digest of the kernel's code."""
+        return code_digest(self.kernel.files[self.kernel.source])
 
     @property
     def options(self) -> dict[str, str]:
