@@ -4,7 +4,7 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  b64 m4x3
-// Inputs    66eaa8476840  (command, templates and emitter)
+// Inputs    82f8e0a0cf23  (command, templates and emitter)
 // Body      d11ed099d279  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

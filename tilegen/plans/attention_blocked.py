@@ -38,7 +38,6 @@ class BlockedAttentionPlan(Plan):
     narrow_end: str
     features: str
     target_name: str
-    needs_batch: int
 
     template: ClassVar[str] = "c_openmp/attention_blocked.c.j2"
     includes: ClassVar[tuple[str, ...]] = ("<assert.h>", "<errno.h>", "<math.h>", "<string.h>")
@@ -79,7 +78,6 @@ class BlockedAttentionPlan(Plan):
             narrow_end=")" if converts else "",
             features=",".join(used),
             target_name=target.name,
-            needs_batch=int(bool(problem.formulas)),
         )
 
     @property
