@@ -4,8 +4,8 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  b64 m4x3
-// Inputs    82f8e0a0cf23  (command, templates and emitter)
-// Body      d11ed099d279  (everything below this comment)
+// Inputs    4607d2f23a88  (command, templates and emitter)
+// Body      e7dda5207533  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d64_f66359b_b64_m4x3.h"
@@ -66,7 +66,7 @@ static const float kSlack = 8.0f;  // binary orders by which a query's maximum m
 // Arguments of a call.
 struct Call {
   int heads;
-  int group;  // query heads that share a head of keys and values
+  int heads_per_kv;  // query heads that share a head of keys and values
   int seq_q;
   int seq_k;
   float scale;
@@ -377,7 +377,7 @@ static void attend_tile(const struct Call *call, int64_t batch, int64_t head, in
   const int rows = rows_left < kBlockM ? (int)rows_left : kBlockM;
   const int64_t last_row = first_row + rows - 1;
   const Element *const q = call->q + batch * call->q_stride_batch + head * call->q_stride_head;
-  const int64_t kv_head = head / call->group;
+  const int64_t kv_head = head / call->heads_per_kv;
   const Element *const k = call->k + batch * call->k_stride_batch + kv_head * call->k_stride_head;
   const Element *const v = call->v + batch * call->v_stride_batch + kv_head * call->v_stride_head;
   begin_tile(&t, q + first_row * call->q_stride_seq, call->q_stride_seq, rows,
@@ -488,14 +488,14 @@ static void attend_few(const struct Call *call, int64_t batch, int64_t kv_head) 
   const Element *const v = call->v + batch * call->v_stride_batch + kv_head * call->v_stride_head;
   const Element *const q = call->q + batch * call->q_stride_batch;
   Element *const o = call->o + batch * call->o_stride_batch;
-  const int64_t count = (int64_t)call->group * call->seq_q;
+  const int64_t count = (int64_t)call->heads_per_kv * call->seq_q;
   for (int64_t first = 0; first < count; first += kAtOnce) {
     struct Query queries[kAtOnce];
     const int here = count - first < kAtOnce ? (int)(count - first) : kAtOnce;
     int64_t begin = call->seq_k, end = 0;
     for (int i = 0; i < here; ++i) {
       struct Query *const query = &queries[i];
-      query->head = kv_head * call->group + (first + i) / call->seq_q;
+      query->head = kv_head * call->heads_per_kv + (first + i) / call->seq_q;
       query->row = (first + i) % call->seq_q;
       query->maximum = -INFINITY;
       query->sum = 0.0f;
@@ -602,7 +602,7 @@ int tilegen_attention_bf16_d64_f66359b_b64_m4x3(
   }
   struct Call call;
   call.heads = (int)heads;
-  call.group = (int)(heads / kv_heads);
+  call.heads_per_kv = (int)(heads / kv_heads);
   call.seq_q = (int)seq_q;
   call.seq_k = (int)seq_k;
   call.scale = scale;

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b64 m8x3
-// Inputs    509914d42bf3  (command, templates and emitter)
-// Body      9fb0430eccc5  (everything below this comment)
+// Inputs    6312eea04fdc  (command, templates and emitter)
+// Body      9126091b24af  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4.h"
@@ -69,7 +69,7 @@ static const float kSlack = 8.0f;  // binary orders by which a query's maximum m
 // Arguments of a call.
 struct Call {
   int heads;
-  int group;  // query heads that share a head of keys and values
+  int heads_per_kv;  // query heads that share a head of keys and values
   int seq_q;
   int seq_k;
   float scale;
@@ -280,7 +280,7 @@ static void attend_tile(const struct Call *call, int64_t batch, int64_t head, in
   const int rows = rows_left < kBlockM ? (int)rows_left : kBlockM;
   const int64_t last_row = first_row + rows - 1;
   const Element *const q = call->q + batch * call->q_stride_batch + head * call->q_stride_head;
-  const int64_t kv_head = head / call->group;
+  const int64_t kv_head = head / call->heads_per_kv;
   const Element *const k = call->k + batch * call->k_stride_batch + kv_head * call->k_stride_head;
   const Element *const v = call->v + batch * call->v_stride_batch + kv_head * call->v_stride_head;
   begin_tile(&t, q + first_row * call->q_stride_seq, call->q_stride_seq, rows,
@@ -388,14 +388,14 @@ static void attend_few(const struct Call *call, int64_t batch, int64_t kv_head) 
   const Element *const v = call->v + batch * call->v_stride_batch + kv_head * call->v_stride_head;
   const Element *const q = call->q + batch * call->q_stride_batch;
   Element *const o = call->o + batch * call->o_stride_batch;
-  const int64_t count = (int64_t)call->group * call->seq_q;
+  const int64_t count = (int64_t)call->heads_per_kv * call->seq_q;
   for (int64_t first = 0; first < count; first += kAtOnce) {
     struct Query queries[kAtOnce];
     const int here = count - first < kAtOnce ? (int)(count - first) : kAtOnce;
     int64_t begin = call->seq_k, end = 0;
     for (int i = 0; i < here; ++i) {
       struct Query *const query = &queries[i];
-      query->head = kv_head * call->group + (first + i) / call->seq_q;
+      query->head = kv_head * call->heads_per_kv + (first + i) / call->seq_q;
       query->row = (first + i) % call->seq_q;
       query->maximum = -INFINITY;
       query->sum = 0.0f;
@@ -514,7 +514,7 @@ int tilegen_attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4(
   }
   struct Call call;
   call.heads = (int)heads;
-  call.group = (int)(heads / kv_heads);
+  call.heads_per_kv = (int)(heads / kv_heads);
   call.seq_q = (int)seq_q;
   call.seq_k = (int)seq_k;
   call.scale = scale;

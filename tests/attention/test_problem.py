@@ -100,6 +100,9 @@ def test_reference_of_a_score_formula():
         ({"mask": "j <= scale"}, FormulaError, ["'scale'", "argument"]),
         ({"score": "s + bias[m]"}, FormulaError, ["m"]),
         ({"score": "t + 1"}, None, []),
+        ({"score": "s * position"}, FormulaError, ["'position'", "position_of_mine"]),
+        ({"score": "call = s * 2; call + 1"}, FormulaError, ["'call'"]),
+        ({"mask": "j < q_stride_seq"}, FormulaError, ["'q_stride_seq'"]),
         ({"operands": "window:i32"}, UsageError, ["no operand 'window'"]),
     ],
 )

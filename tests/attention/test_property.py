@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.attention.kernels import simulates, spec
@@ -31,7 +31,10 @@ SCORES = ["", "s + slope[h] * (j - i)", "softcap(s, 20)", "s + bias[h,i,j]", "s 
 def slow(examples):
     """Settings for examples that compile a kernel each."""
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(deadline=None, suppress_health_check=checks, max_examples=examples)
+    phases = [Phase.explicit, Phase.reuse, Phase.generate]  # shrinking would compile for minutes
+    return settings(
+        deadline=None, suppress_health_check=checks, max_examples=examples, phases=phases
+    )
 
 
 @st.composite

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -41,7 +42,15 @@ _RESERVED = (
     "seq_q",
     "seq_k",
 )
-_RESERVED += ("stream", "workspace", "workspace_bytes", "num_threads")
+_RESERVED += ("stream", "workspace", "workspace_bytes", "num_threads", "b", "h", "i", "j")
+
+# Names that emitted text has for itself where the names of formulas stand too.
+_TAKEN = frozenset(
+    """batch_heads batch_head blocks call device error first_row heads_per_kv i_read is_few j_read
+    k_map kernel number o_map position processors q_map refusal row_tiles shared_bytes task tasks
+    threads tile tiles tile_counter v_map whole""".split()
+)
+_STRIDE = re.compile(r"([qkvo]|lse)_stride_\w+|distance_\d+")
 
 
 def _alignment(text: str) -> str:
@@ -147,12 +156,17 @@ class Attention(Problem):
                     f"--operands: the formulas have no operand '{name}'{nearest(name, names)}",
                     f"Their operands: {', '.join(names) or 'none'}",
                 )
-        for name in names:
+        for name in [*names, *(n for f in found for n in f.formula.intermediates)]:
             c_ident(name)
             if name in _RESERVED:
                 raise FormulaError(
                     f"'{name}' names an argument of attention itself",
                     f"Choose a name other than {', '.join(_RESERVED)}.",
+                )
+            if name in _TAKEN or _STRIDE.fullmatch(name):
+                raise FormulaError(
+                    f"emitted kernels use the name '{name}' for something of their own",
+                    f"Choose another, such as {name}_of_mine.",
                 )
         return tuple(found)
 
