@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilegen.simulate import Memory, TensorMap, compile_ptx, report, simulate_ptx
+from tilegen.simulate import Memory, SimulationError, TensorMap, compile_ptx, report, simulate_ptx
 
 KERNELS = Path(__file__).parent / "kernels"
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -100,3 +100,18 @@ def test_a_weakened_product_is_found_though_its_values_are_right(flag, kind):
 def test_completion_as_late_as_waits_permit_makes_the_late_wait_visible_in_values():
     _, result, expected = warpgroup_product(["-DLATE_WAIT"], order="lazy")
     assert np.any(result != expected)
+
+
+@pytest.mark.parametrize("strict, kinds", [(False, set()), (True, {"race"})])
+def test_whether_a_wait_covers_the_other_warps_of_a_warpgroup_is_a_choice(strict, kinds):
+    outcome, _, _ = warpgroup_product(["-DNO_STAGE_BARRIER"], strict_wgmma=strict)
+    assert {f.kind for f in outcome.findings} == kinds, report(outcome)
+
+
+def test_a_launch_beyond_the_shared_memory_of_its_target_is_refused():
+    memory = Memory()
+    buffer = memory.allocate("x", 1024)
+    arguments = (matrix_map(buffer, 8, 64, 8), matrix_map(buffer, 8, 64, 8), 1)
+    ptx = compile_ptx(KERNELS / "staged_copy.cu", "90a")
+    with pytest.raises(SimulationError, match="sm_90a allows 232448"):
+        simulate_ptx(ptx, (1, 1, 1), (160, 1, 1), arguments, memory=memory, shared_bytes=230_000)

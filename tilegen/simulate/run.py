@@ -26,8 +26,7 @@ from tilegen.simulate.lower.program import Program
 from tilegen.simulate.parse import parse
 from tilegen.simulate.ptx import Kernel, Module
 from tilegen.simulate.static import check as static_findings
-
-_SHARED_LIMIT = 227 * 1024  # bytes a block, sm_90
+from tilegen.targets import TARGETS
 
 
 @functools.lru_cache(maxsize=64)
@@ -83,8 +82,11 @@ def _check_launch(program: Program, launch: Launch) -> None:
         if len(given) != size:
             faults.append(f"parameter {k} has {len(given)} bytes; the kernel declares {size}")
     total = program.static_shared + launch.shared_bytes
-    if total > _SHARED_LIMIT:
-        faults.append(f"{total} bytes of shared memory a block; at most {_SHARED_LIMIT}")
+    target = TARGETS.get(program.target, TARGETS["sm_90a"])
+    if total > target.shared_block:
+        faults.append(
+            f"{total} bytes of shared memory a block; {target.name} allows {target.shared_block}"
+        )
     if faults:
         raise SimulationError(f"kernel {kernel.name} cannot be launched:\n  " + "\n  ".join(faults))
 

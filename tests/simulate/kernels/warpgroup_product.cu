@@ -58,7 +58,9 @@ extern "C" __global__ void __launch_bounds__(128, 1) warpgroup_product(const __g
 #else
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #endif
+#ifndef NO_STAGE_BARRIER
     __syncthreads();  // the stage has been read by all four warps
+#endif
   }
 #ifdef LATE_WAIT
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");

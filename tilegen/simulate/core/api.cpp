@@ -65,7 +65,7 @@ void *sim_run(const RunIn *in) {
   std::memcpy(m->grid, in->grid, sizeof m->grid);
   std::memcpy(m->block_dim, in->block, sizeof m->block_dim);
   std::memcpy(m->cluster_dim, in->cluster, sizeof m->cluster_dim);
-  m->static_shared = in->static_shared, m->dynamic_shared = in->dynamic_shared;
+  m->dynamic_shared = in->dynamic_shared;
   m->shared_bytes = in->static_shared + in->dynamic_shared;
   m->register_bytes = in->register_bytes, m->predicate_count = in->predicates, m->local_bytes = in->local_bytes;
   m->wgmma_registers = in->wgmma_registers, m->registers_per_thread = int(in->registers_per_thread);

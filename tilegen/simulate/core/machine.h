@@ -83,7 +83,7 @@ struct Warp {
   const uint8_t *consts;
   uint32_t *preds;
   int index;                 // in the block
-  Mask alive = 0, started = 0;
+  Mask alive = 0;
   std::vector<Group> groups;
   Group *cur = nullptr;
   // What the last control instruction did.
@@ -108,7 +108,6 @@ struct Warp {
   uint32_t wgmma_group = 1, wgmma_issued = 0;   // the open group; operations issued
   std::vector<uint16_t> in_flight;              // by wgmma register index
   std::vector<uint8_t> dirty;
-  std::vector<uint64_t> local_init;
   uint32_t cluster_ticket = 0;                  // cluster barrier: generation + 1 while arrived and not waited
   int registers = 0;                            // a thread, by setmaxnreg; 0 before the first
 
@@ -199,7 +198,7 @@ struct Machine {
   std::unordered_map<uint64_t, Knowledge> sync_objects;
 
   uint32_t grid[3], block_dim[3], cluster_dim[3];
-  uint32_t static_shared, shared_bytes, dynamic_shared, register_bytes, predicate_count, local_bytes;
+  uint32_t shared_bytes, dynamic_shared, register_bytes, predicate_count, local_bytes;
   uint32_t wgmma_registers;
   int registers_per_thread;
   uint32_t blocks_total, cluster_size, threads, warps;

@@ -8,7 +8,8 @@ namespace sim {
 namespace {
 
 constexpr uint64_t kQuantum = 4096;             // instructions of a warp before the next one's turn
-constexpr uint64_t kIdleSteps = 8'000'000;      // steps without a change that a spinning thread could see
+// Steps without a change that a spinning thread could see, until something else is started, and until it is a hang.
+constexpr uint64_t kRestlessSteps = 20'000, kIdleSteps = 8'000'000;
 constexpr size_t kMostResident = 264;           // clusters started to let a spinning one go on
 
 uint64_t now(const Warp &w) { return w.block->cluster->progress + w.m->progress; }
@@ -184,7 +185,7 @@ std::unique_ptr<Cluster> launch(Machine &m, uint32_t serial) {
       w.preds = b.predicates.data() + size_t(k) * m.predicate_count;
       w.preds[1] = kFull;
       uint32_t lanes = std::min(32u, m.threads - k * 32);
-      w.alive = w.started = lanes == 32 ? kFull : (1u << lanes) - 1;
+      w.alive = lanes == 32 ? kFull : (1u << lanes) - 1;
       Group g;
       g.mask = w.alive;
       w.groups.push_back(g);
@@ -249,7 +250,7 @@ void run(Machine &m) {
       m.report_at("watchdog", format("stopped after %llu warp instructions", (unsigned long long)m.steps), m.current, -1, -1, -1, -1);
       break;
     }
-    bool spinning = ran && m.steps - idle_since > kIdleSteps;
+    bool spinning = ran && m.steps - idle_since > kRestlessSteps;
     if (m.stop || (ran && !spinning) || running.empty()) continue;
     // Nothing moves. Complete asynchronous work, else start another cluster, else it is a deadlock.
     bool helped = false;
@@ -264,8 +265,8 @@ void run(Machine &m) {
       break;
     }
     if (!helped && next < total && running.size() < kMostResident) resident = running.size() + 1, helped = true;
-    idle_since = m.steps;
-    if (helped) continue;
+    if (helped) idle_since = m.steps;
+    if (helped || (spinning && m.steps - idle_since <= kIdleSteps)) continue;
     std::vector<Cluster *> stuck;
     for (auto &c : running) stuck.push_back(c.get());
     report_deadlock(m, stuck, spinning ? "spins without end" : "waits for ever");
