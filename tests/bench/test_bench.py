@@ -214,3 +214,18 @@ def test_inputs_of_a_mebibyte_and_more_are_rotated_past_any_l2():
     for bytes_ in (1 << 20, 3 << 20, 1 << 28, 1 << 32):
         assert input_sets(bytes_) * bytes_ >= ROTATION_BYTES
     assert input_sets(0) == input_sets(1) <= 256
+
+
+def test_a_timing_does_not_grow_with_those_before_it(monkeypatch):
+    """One competitor timed first and last among fifty takes the same time both times."""
+    clock = [0.0]
+    monkeypatch.setattr(cpu.time, "perf_counter", lambda: clock[0])
+
+    def takes(seconds: float):
+        def call() -> None:
+            clock[0] += seconds
+
+        return call
+
+    found = [cpu.time_calls(takes(s), 0.5) for s in (0.25, *([1.0] * 48), 0.25)]
+    assert found[0] == found[-1] == 0.25 and set(found[1:-1]) == {1.0}

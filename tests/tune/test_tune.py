@@ -265,3 +265,33 @@ def test_a_run_that_was_stopped_before_crossing_crosses_when_it_goes_on(settings
     assert len(winners) == 2
     for row in files.read(path).rows:
         assert winners <= set(row.speedups)
+
+
+def test_a_compiler_that_hangs_is_ended_with_its_children(settings, monkeypatch, tmp_path):
+    from tilegen.toolchain import build
+    from tilegen.tune.trial import compile_candidate
+
+    script = tmp_path / "slow-cc"
+    script.write_text(
+        "#!/bin/sh\n"
+        '[ "$1" = --version ] && { echo slow-cc 1.0; exit 0; }\n'
+        'for word; do case "$word" in *probe.c) exit 0;; esac; done\n'
+        f"sleep 300 & echo $! > {tmp_path}/child; wait\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    monkeypatch.setattr(build, "COMPILE_SECONDS", 1)
+    monkeypatch.setenv("TILEGEN_CACHE_DIR", str(tmp_path / "cache"))
+    spec = CASE.spec(WHERE)
+    made = candidates.candidate(SMALL[0], spec.problem, WHERE, 0)
+    compiled = compile_candidate(made.kernel)
+    assert not compiled.image and "was not compiled within 1 s" in compiled.reason
+    child = int((tmp_path / "child").read_text())
+    until = time.monotonic() + 5
+    while os.path.exists(f"/proc/{child}") and time.monotonic() < until:
+        state = open(f"/proc/{child}/stat").read().rpartition(")")[2].split()[0]
+        if state == "Z":
+            break
+        time.sleep(0.05)
+    else:
+        assert not os.path.exists(f"/proc/{child}")

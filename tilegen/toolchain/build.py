@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +20,9 @@ WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow")
 C_FLAGS = ("-std=c11", "-O3", "-fPIC", "-pedantic", *WARNINGS)
 CUDA_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "--Werror=all-warnings")
 LIBRARY = "kernel.so"
+
+# A compiler that takes longer than this is ended.
+COMPILE_SECONDS = 900
 
 
 @dataclass(frozen=True)
@@ -43,10 +48,29 @@ def run_compiler(command: Sequence[str], what: str) -> str:
     """Run a compiler and return what it printed.
 
     Raises:
-        BuildError: it failed; the message carries its first lines and the command.
+        BuildError: it failed, or did not end in time; the message carries its first lines and the
+            command.
     """
-    ran = subprocess.run(list(command), capture_output=True, text=True)
-    printed = ran.stdout + ran.stderr
+    ran = subprocess.Popen(
+        list(command),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        printed, _ = ran.communicate(timeout=COMPILE_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise BuildError(
+            f"{what} was not compiled within {COMPILE_SECONDS} s",
+            f"Choose a smaller tile or less unrolling.\nCommand: {' '.join(command)}",
+        ) from None
+    finally:
+        # A driver such as nvcc has children of its own, which would go on.
+        if ran.poll() is None:
+            os.killpg(ran.pid, signal.SIGKILL)
+            ran.wait()
     if ran.returncode:
         lines = printed.strip().splitlines()
         shown = "\n".join(f"  {line}" for line in lines[:20])
