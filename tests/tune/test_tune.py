@@ -213,10 +213,17 @@ def test_a_failed_trial_is_never_the_best():
     assert Outcome(verified="3 cases").speedup == 0.0
 
 
-def test_half_the_budget_is_drawn_the_same_for_the_same_seed():
-    first = candidates.sample(10, 100, seed=3)
-    assert first == candidates.sample(10, 100, seed=3) != candidates.sample(10, 100, seed=4)
-    assert first[0] == 0 and len(set(first)) == 10
+def test_classes_take_turns_from_their_defaults_on_the_same_for_the_same_seed():
+    where = target("sm_90a")
+    problem = BenchCase("gemm", {}, {}).spec(where).problem
+    schedules = candidates.space(problem, where)
+    first = candidates.order(schedules, seed=3)
+    assert first == candidates.order(schedules, seed=3) != candidates.order(schedules, seed=4)
+    assert first[0] == 0 and sorted(first) == list(range(len(schedules)))
+    classes = list(dict.fromkeys(type(s) for s in schedules))
+    assert len(classes) > 1
+    defaults = [cls.default(problem, where) for cls in classes]
+    assert [schedules[place] for place in first[: len(classes)]] == defaults
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,8 +85,18 @@ def neighbours(schedules: Sequence[Schedule], of: Schedule) -> list[int]:
     return [place for changed, _, place in sorted(found) if changed == 1]
 
 
-def sample(count: int, size: int, seed: int) -> list[int]:
-    """The default's place, then others at random, the same for the same seed."""
-    others = list(range(1, size))
-    random.Random(seed).shuffle(others)
-    return [0, *others][: max(1, count)]
+def order(schedules: Sequence[Schedule], seed: int) -> list[int]:
+    """Places in the order of trials where not all are tried: the default, then the classes in turn.
+
+    A class begins with its first schedule, which `space` makes its default; its others follow at
+    random, the same for the same seed.
+    """
+    by_class: dict[type, list[int]] = {}
+    for place, schedule in enumerate(schedules):
+        by_class.setdefault(type(schedule), []).append(place)
+    for places in by_class.values():
+        others = places[1:]
+        random.Random(seed).shuffle(others)
+        places[1:] = others
+    turns = itertools.zip_longest(*by_class.values())
+    return [place for turn in turns for place in turn if place is not None]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tilegen.errors import CheckFailed
 from tilegen.schedules.base import Schedule
-from tilegen.tune.candidates import Candidate, neighbours, sample
+from tilegen.tune.candidates import Candidate, neighbours, order
 from tilegen.tune.executors import Places
 from tilegen.tune.journal import Journal
 from tilegen.tune.trial import Compiled, Job, Outcome, Rules, compile_candidate, measure
@@ -78,8 +78,8 @@ class Search:
     def run(self, budget: Budget, seed: int = 0) -> None:
         """Try candidates until the budget is spent.
 
-        All of them where the budget allows; else half of it on a random sample, the rest on the
-        neighbours of the best, then on further random ones.
+        All of them where the budget allows; else half of it on the default of each class and a random
+        sample, the rest on the neighbours of the best, then on further random ones.
 
         Raises:
             CheckFailed: the default itself does not compile or is wrong: nothing can be compared.
@@ -93,12 +93,12 @@ class Search:
         if trials == size:
             self._try(list(range(size)))
             return
-        order = sample(size, size, seed)
-        self._try(order[: max(1, trials // 2)])
+        turns = order(self.schedules, seed)
+        self._try(turns[: max(1, trials // 2)])
         while len(self.outcomes) < trials and not self._spent():
             best = self.best()
             near = neighbours(self.schedules, self.schedules[best]) if best is not None else []
-            fresh = [p for p in [*near, *order] if p not in self.outcomes]
+            fresh = [p for p in [*near, *turns] if p not in self.outcomes]
             self._try(fresh[: min(4, trials - len(self.outcomes))])
 
     def also(self, places: Sequence[int]) -> None:

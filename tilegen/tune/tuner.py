@@ -169,9 +169,9 @@ class Tuner:
         chosen = [0, *sorted([p for p in right if p != 0][:FINALISTS])]
         names = {search.candidate(p).schedule: p for p in chosen}
         jobs = {name: search.job(p) for name, p in names.items()}
-        peers = self.settings.peers
-        if peers is None:
-            peers = peer_names(self.settings.where.backend, problem)
+        wanted = self.settings.peers
+        known = peer_names(self.settings.where.backend, problem)
+        peers = [name for name in known if wanted is None or name in wanted]
         rules = dataclasses.replace(self.settings.rules, rounds=CONFIRM_ROUNDS)
         arguments = (jobs, search.sizes, tuple(peers), rules)
         forget_default()
