@@ -17,7 +17,8 @@ from tilegen.toolchain.cache import cached, digest
 from tilegen.toolchain.find import find_cxx, find_nvcc
 
 _CORE = Path(__file__).resolve().parent / "core"
-_FLAGS = ("-std=gnu++17", "-march=native", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
+_NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
+_FLAGS = ("-std=gnu++17", _NATIVE, "-fPIC", "-fno-math-errno", "-fno-trapping-math")
 _USUAL = ("-O2", "-ffp-contract=off")  # every operation rounds
 _SPECIAL = {
     "tensor.cpp": ("-O3", "-ffp-contract=fast"),  # see there
@@ -27,7 +28,7 @@ _SPECIAL = {
 
 
 def _processor() -> str:
-    """What -march=native depends on."""
+    """What the flag for the native processor depends on."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith(("flags", "Features")):

@@ -1,4 +1,4 @@
-// The C interface that Python calls. Structures mirror tilegen/simulate/core.py.
+// The C interface that Python calls. Structures mirror tilegen/simulate/abi.py.
 #include <algorithm>
 
 #include "machine.h"

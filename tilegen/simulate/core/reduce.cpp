@@ -1,3 +1,4 @@
+// Reductions in memory: integers wrap, halves are added in double and rounded once.
 #include "reduce.h"
 
 #include <algorithm>

@@ -115,7 +115,7 @@ void bar_warp(Warp &w, const Inst &i, Mask m) {
   warp_sync(w);
 }
 
-// imm: which register, see lower/special.py.
+// imm: which register, see lower/control.py.
 void special(Warp &w, const Inst &i, Mask m) {
   const Block &b = *w.block;
   const Machine &k = *w.m;

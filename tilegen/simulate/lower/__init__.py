@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tilegen.simulate.launch import SimulationError
-from tilegen.simulate.lower import arithmetic, bulk, control, conversion, memory, tensor
+from tilegen.simulate.lower import arithmetic, bulk, compare, control, conversion, memory, tensor
 from tilegen.simulate.lower.program import (
     MODULE_ADDRESS,
     ROW,
@@ -45,6 +45,7 @@ def _reduce(b: Builder, inst: Instruction, mods: list[str]) -> None:
 
 RULES: dict[str, Callable[[Builder, Instruction, list[str]], None]] = {
     **arithmetic.OPCODES,
+    **compare.OPCODES,
     **conversion.OPCODES,
     **control.OPCODES,
     **memory.OPCODES,
