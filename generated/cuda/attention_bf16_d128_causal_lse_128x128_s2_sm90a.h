@@ -4,7 +4,7 @@
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x128 s2
 // Inputs    53cab5d068e3  (command, templates and emitter)
-// Body      97ca53162920  (everything below this comment)
+// Body      9d28a00e2af9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ATTENTION_BF16_D128_CAUSAL_LSE_128X128_S2_SM90A_H
@@ -42,6 +42,8 @@ extern "C" {
  *   scale: f32; factor of every score, above 0; 1 / sqrt(head_dim) as a rule.
  *   heads is a multiple of kv_heads.
  *   scale is finite and above 0.
+ *   workspace is zero before its first launch and is left zero; launches that may run at the same
+ *   time have workspaces of their own.
  *   Arrays that are written overlap no other array.
  *
  * Returns

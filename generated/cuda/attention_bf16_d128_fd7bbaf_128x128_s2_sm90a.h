@@ -4,7 +4,7 @@
 // Formula   o = softmax over j of (s where j <= i and i - j < window) times v, s = scale * q . k
 // Schedule  128x128 s2
 // Inputs    1f5c732fe32a  (command, templates and emitter)
-// Body      606d9a42405b  (everything below this comment)
+// Body      7d6d46ca5364  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ATTENTION_BF16_D128_FD7BBAF_128X128_S2_SM90A_H
@@ -40,6 +40,8 @@ extern "C" {
  *   window: i32; a scalar of the mask.
  *   heads is a multiple of kv_heads.
  *   scale is finite and above 0.
+ *   workspace is zero before its first launch and is left zero; launches that may run at the same
+ *   time have workspaces of their own.
  *   Arrays that are written overlap no other array.
  *
  * Returns

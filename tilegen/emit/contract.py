@@ -79,7 +79,7 @@ def requires(plan: Plan) -> list[str]:
             sentences[-1] += f" {stride}: elements from one {dim} to the next."
     for scalar in plan.problem.scalars():
         sentences.append(f"{scalar.name}: {scalar.dtype}; {scalar.doc}.")
-    sentences += plan.problem.requirements()
+    sentences += [*plan.problem.requirements(), *plan.requirements]
     sentences.append("Arrays that are written overlap no other array.")
     return sentences
 

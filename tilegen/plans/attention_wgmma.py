@@ -93,6 +93,13 @@ class WgmmaAttentionPlan(Plan):
         )
 
     @property
+    def requirements(self) -> tuple[str, ...]:
+        return (
+            "workspace is zero before its first launch and is left zero; launches that may run at the "
+            "same time have workspaces of their own.",
+        )
+
+    @property
     def shared_bytes(self) -> int:
         return sum(self.schedule.shared_bytes(self.problem).values())
 
@@ -101,6 +108,6 @@ class WgmmaAttentionPlan(Plan):
         return attention_facts(
             self, sum(shared.values()), self.schedule.registers(self.problem)
         ) + [
-            Fact(f"shared memory of {name}", f"{count} bytes", "rows of 128 bytes, swizzled")
-            for name, count in shared.items()
+            Fact(f"shared memory of {name}", f"{shared[name]} bytes", "rows of 128 bytes, swizzled")
+            for name in "qkvo"
         ]

@@ -79,6 +79,11 @@ class Plan:
         return 0
 
     @property
+    def requirements(self) -> tuple[str, ...]:
+        """Sentences of the header's Requires paragraph that this kernel adds to the problem's."""
+        return ()
+
+    @property
     def refusals(self) -> tuple[Refusal, ...]:
         """Calls that this kernel refuses beyond the common reasons."""
         return ()

@@ -186,8 +186,8 @@ class Attention(Problem):
     def title(self) -> str:
         text = self.score or "s"
         seen = CAUSAL if self.causal else self.mask
-        where = f" where {seen}" if seen else ""
-        return f"o = softmax over j of ({text}{where}) times v, s = scale * q . k"
+        weighed = f"({text} where {seen})" if seen else f"({text})" if self.score else "s"
+        return f"o = softmax over j of {weighed} times v, s = scale * q . k"
 
     def tokens(self) -> list[str]:
         words = ["attention", self.dtype.name, f"d{self.head_dim}"]

@@ -16,8 +16,9 @@ from tilegen.values import BF16, F16, Tile
 
 WARPGROUP_M = 64
 SPAN = 64
-# Registers a thread that setmaxnreg can give, by number of consumers: producer, consumer.
-REGISTERS = {1: (56, 240), 2: (24, 240), 3: (32, 160)}
+# Registers a thread that setmaxnreg gives, by number of consumers: producer, consumer. A thread starts with
+# 255, 168 or 128 of them, which the producer may not be above nor a consumer below.
+REGISTERS = {1: (56, 256), 2: (24, 240), 3: (32, 160)}
 # Registers of addresses, row statistics and the loop, beside the operands (measured with ptxas 13.0).
 OVERHEAD = 44
 
