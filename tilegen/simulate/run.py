@@ -169,6 +169,8 @@ def run_ptx(ptx_text: str, launch: Launch, memory: Memory, options: Options = Op
     begin = time.perf_counter()
     machine = ctypes.c_void_p(core.sim_run(ctypes.byref(request)))
     seconds = time.perf_counter() - begin
+    if not machine:
+        raise SimulationError(f"no memory to simulate kernel {kernel.name} on grid {launch.grid}")
     try:
         findings = [*static, *_findings(core, machine, program)]
         steps = int(core.sim_steps(machine))

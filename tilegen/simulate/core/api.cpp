@@ -1,5 +1,6 @@
 // The C interface that Python calls. Structures mirror tilegen/simulate/abi.py.
-#include <algorithm>
+#include <memory>
+#include <new>
 
 #include "machine.h"
 
@@ -41,8 +42,7 @@ int64_t sim_struct_bytes(int32_t which) {
                  : which == 3 ? sizeof(FindingOut) : sizeof(sim::TensorMap));
 }
 
-void *sim_run(const RunIn *in) {
-  auto *m = new Machine();
+static void *begin(const RunIn *in, std::unique_ptr<Machine> m) {
   m->program.resize(size_t(in->instructions));
   for (int64_t k = 0; k < in->instructions; ++k) {
     const Packed &p = in->program[k];
@@ -98,7 +98,16 @@ void *sim_run(const RunIn *in) {
     in->counters[3 * n + k] = m->sectors[k];
     in->counters[4 * n + k] = m->ideal_sectors[k];
   }
-  return m;
+  return m.release();
+}
+
+// Null where the host ran out of memory: blocks, registers and shadows are the simulator's own.
+void *sim_run(const RunIn *in) {
+  try {
+    return begin(in, std::make_unique<Machine>());
+  } catch (const std::bad_alloc &) {
+    return nullptr;
+  }
 }
 
 int64_t sim_findings(void *m) { return int64_t(static_cast<Machine *>(m)->findings.size()); }
