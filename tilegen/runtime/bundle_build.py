@@ -54,7 +54,7 @@ def build_into(
 
 def _compile(kernel: Rendered) -> dict[str, tuple[str, bytes]]:
     """File name and bytes by kind."""
-    made = {"library": (f"lib{kernel.symbol}.so", build.library(kernel).read_bytes())}
+    made = {"library": (f"lib{kernel.symbol}.so", build.library(kernel, shipped=True).read_bytes())}
     for path, text in kernel.files.items():
         if path.endswith(".h"):
             made["header"] = (Path(path).name, text.encode())

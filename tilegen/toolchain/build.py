@@ -15,6 +15,7 @@ from tilegen.errors import BuildError
 from tilegen.targets import CudaTarget
 from tilegen.toolchain.cache import cached, digest
 from tilegen.toolchain.find import Tool, find_cc, find_nvcc, openmp_flags
+from tilegen.toolchain.host import native_flags
 
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow")
 C_FLAGS = ("-std=c11", "-O3", "-fPIC", "-pedantic", *WARNINGS)
@@ -102,13 +103,21 @@ def _key(kernel: Rendered, tool: Tool, flags: Sequence[str]) -> str:
     return digest([*kernel.files.values(), tool.path, tool.version, *tool.flags, *flags])
 
 
-def library(kernel: Rendered, flags: Sequence[str] = (), arch: CudaTarget | None = None) -> Path:
+def library(
+    kernel: Rendered,
+    flags: Sequence[str] = (),
+    arch: CudaTarget | None = None,
+    *,
+    shipped: bool = False,
+) -> Path:
     """Build a kernel, launcher included, as a shared library.
 
     Args:
         kernel: an emitted kernel.
         flags: added to the compiler's flags.
         arch: the GPU to build for, the kernel's own target if not given.
+        shipped: the library will run elsewhere. Otherwise a portable kernel, which names no instruction
+            set of its own, is compiled for this machine's processor.
 
     Returns:
         The library's path in the cache.
@@ -134,6 +143,8 @@ def library(kernel: Rendered, flags: Sequence[str] = (), arch: CudaTarget | None
     else:
         tool = find_cc()
         all_flags = [*C_FLAGS, *openmp_flags(tool), "-Werror", *flags, "-shared"]
+        if not shipped and not kernel.spec.target.features:
+            all_flags += native_flags()
 
     def make(folder: Path) -> None:
         source = lay_out(kernel, folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import platform
 from pathlib import Path
 
@@ -32,3 +33,13 @@ def missing_features(target: CpuTarget) -> list[str]:
         return [target.machine]
     flags = cpu_flags()
     return [f for f in target.features if _CPUINFO.get(f, f) not in flags]
+
+
+def native_flags() -> list[str]:
+    """Compiler flags for this machine's processor, and a definition that tells processors apart.
+
+    The definition makes a cache that several machines share keep their libraries apart.
+    """
+    flag = "-mcpu=native" if platform.machine() == "aarch64" else "-march=native"
+    digest = hashlib.sha256(" ".join(sorted(cpu_flags())).encode()).hexdigest()[:8]
+    return [flag, f"-DTILEGEN_BUILT_FOR_{digest}"]
