@@ -167,6 +167,8 @@ def test_what_cannot_be_chosen_from_is_said(tilegen, tables):
     assert ran.status == 2 and "no fresh row for" in ran.err
     ran = tilegen(*command("--threads", "8"))
     assert ran.status == 2 and "with 8 threads" in ran.err
+    ran = tilegen(*[w.replace("some-cpu", "same-cpu") for w in command()])
+    assert ran.status == 2 and "did you mean 'some-cpu'" in ran.err
     ran = tilegen("dispatch", "gemm", "--tuned", "some-cpu", "-o", "out")
     assert ran.status == 2 and "--tuned needs one --target" in ran.err
 

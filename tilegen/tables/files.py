@@ -11,6 +11,7 @@ from pathlib import Path
 from tilegen.errors import UsageError
 from tilegen.shared_files import locked, replace
 from tilegen.tables.rows import Row, from_table
+from tilegen.values import nearest
 
 SCHEMA = 1
 FOLDER = "tuning"
@@ -38,6 +39,16 @@ class Table:
 def table_path(folder: Path, device: str, operator: str) -> Path:
     """Where the rows of a device and an operator lie."""
     return folder / device / f"{operator}.toml"
+
+
+def require_device(folder: Path, device: str) -> None:
+    """Raise UsageError, naming the nearest known device, if a device has no tables."""
+    if not (folder / device).is_dir():
+        known = sorted(p.name for p in folder.glob("*") if p.is_dir())
+        raise UsageError(
+            f"{folder} has no tables for '{device}'{nearest(device, known)}",
+            f"Devices: {', '.join(known) or 'none'}",
+        )
 
 
 def read(path: Path) -> Table:

@@ -15,7 +15,6 @@ from tilegen.tables import files, words
 from tilegen.tables.files import Table
 from tilegen.tables.rows import Row
 from tilegen.targets import Target, target
-from tilegen.values import nearest
 
 # A row serves sizes that differ from its own by no more than this factor in any extent.
 REACH = 4.0
@@ -156,12 +155,7 @@ def resolve(
         if at is not None:
             raise UsageError("--at needs --tuned", "Name the device whose table to use.")
         return given, ()
-    if not (folder / device).is_dir():
-        known = sorted(p.name for p in folder.glob("*") if p.is_dir())
-        raise UsageError(
-            f"{folder} has no tables for '{device}'{nearest(device, known)}",
-            f"Devices: {', '.join(known) or 'none'}",
-        )
+    files.require_device(folder, device)
     where = target(target_name)
     operator, implied = registry.operator_of(operator)
     cls = registry.problem_class(operator)

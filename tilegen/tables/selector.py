@@ -95,6 +95,7 @@ def make(wanted: Wanted, folder: Path, style: Style = Style()) -> Selector:
         UsageError: the table has no fresh rows for the problem, or none whose schedules were measured
             at every size.
     """
+    files.require_device(folder, wanted.device)
     path = files.table_path(folder, wanted.device, wanted.problem.operator)
     table = files.read(path)
     known = lookup.sort_rows(table, wanted.problem, wanted.where)
