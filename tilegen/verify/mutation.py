@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilegen.emit.render import Rendered
-from tilegen.errors import UsageError
+from tilegen.errors import CallRefused, UsageError
 from tilegen.runtime.simulated import Call, SimulatedKernel
 from tilegen.simulate.host import perform
 from tilegen.simulate.launch import Launch, Memory, Options, SimulationError
@@ -108,7 +108,7 @@ def _grid(kernel: Rendered) -> list[Oracle]:
     ]
     names = [size.name for size in problem.sizes()]
     if len(names) == 2:
-        larger = [dict.fromkeys(names, 301), dict.fromkeys(names, 320)]
+        larger = [dict.fromkeys(names, 701), dict.fromkeys(names, 704)]
         larger += [{names[0]: 3, names[1]: n} for n in (1031, 4099, 17001)]
     else:
         most = max(cases, key=lambda case: problem.flops(case.sizes)).sizes
@@ -125,7 +125,10 @@ def choose_cases(kernel: Rendered, simulated: SimulatedKernel) -> list[Case]:
     options = Options(detectors=False)
     for case in _grid(kernel):
         arrays, scalars, _ = prepare(kernel.plan, case)
-        call = simulated.record({name: g.array for name, g in arrays.items()}, scalars)
+        try:
+            call = simulated.record({name: g.array for name, g in arrays.items()}, scalars)
+        except CallRefused:
+            continue  # alignments and sizes that the kernel does not take
         made = Case(str(case), call.recording.steps, _fresh(call))
         memory = made.memory()
         outcomes = perform(
