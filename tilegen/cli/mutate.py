@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tilegen.cli.console import out
 from tilegen.emit.render import Rendered
+from tilegen.simulate.launch import SimulationError
 from tilegen.verify.mutation import (
     Scored,
     describe,
@@ -30,7 +31,12 @@ def mutate(
     reviewed = read_reviewed(reviewed_list) if reviewed_list else []
     status, scored = 0, []
     for kernel in representatives(kernels):
-        score = score_kernel(kernel, seeds)
+        try:
+            score = score_kernel(kernel, seeds)
+        except SimulationError as error:
+            out.print(f"FOUND  {error}")
+            status = 1
+            continue
         scored.append(Scored(kernel, score))
         left = unreviewed(kernel, score, reviewed)
         status = max(status, int(bool(left)))
