@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from tilegen.bench import cpu
 from tilegen.bench.process import Worker, WorkerFailed
-from tilegen.bench.samples import spread
 from tilegen.errors import CheckFailed
 from tilegen.tune.device import timing
 from tilegen.tune.trial import Job, Rules, worker
 
-# Medians this close are a tie, whatever the noise.
+# A lead of no more than this is a tie, whatever the noise.
 TIE = 0.01
 
 
@@ -92,18 +91,24 @@ def confirm(
 def pick(ratios: Mapping[str, Sequence[float]]) -> str:
     """The fastest by its median; in a tie the first in the order given, which is the default.
 
-    Medians within the larger of one per cent and twice the noise of the best are a tie. Where the
-    default is no part of it, only those that beat the default by that margin are.
+    Args:
+        ratios: default / competitor by round, of every competitor.
     """
-    median = {name: statistics.median(values) for name, values in ratios.items()}
-    best = max(median.values())
-    noise = min(spread(list(ratios[name])) for name in ratios if median[name] == best)
-    margin = max(TIE, 2 * noise)
     base, *_ = ratios
-    if median[base] >= best * (1 - margin):
+    best = max(ratios, key=lambda name: statistics.median(ratios[name]))
+    if not beats(ratios[best], ratios[base]):
         return base
-    least = max(best * (1 - margin), median[base] * (1 + margin))
-    return next(name for name in ratios if median[name] >= least)
+    tied = [
+        n for n in ratios if not beats(ratios[best], ratios[n]) and beats(ratios[n], ratios[base])
+    ]
+    return next(iter(tied), best)
+
+
+def beats(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether one is faster by more than a tie, and in three quarters of the rounds."""
+    leads = [a / b for a, b in zip(one, other, strict=True)]
+    lower = statistics.quantiles(leads, n=4)[0] if len(leads) > 1 else leads[0]
+    return statistics.median(leads) > 1 + TIE and lower > 1
 
 
 def verify(job: Job, sizes: Mapping[str, int], rules: Rules) -> str:
