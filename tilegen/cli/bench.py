@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from tilegen.bench import table
+from tilegen.bench.page import page as results_page
 from tilegen.bench.run import run_cpu, run_gpu, run_split
 from tilegen.bench.samples import load
 from tilegen.bench.suites import read_suite
@@ -38,6 +39,10 @@ def bench(
         bool,
         typer.Option("--split", help="Time fused kernels beside their splits instead of peers."),
     ] = False,
+    page: Annotated[
+        Optional[Path],
+        typer.Option("--page", help="Write a Markdown page of all results in benchmarks/results."),
+    ] = None,
     chart: Annotated[
         Optional[Path], typer.Option("--chart", help="Write a PNG of ratios and of the roofline.")
     ] = None,
@@ -47,6 +52,10 @@ def bench(
     With `--against`, says of each case whether it is the same, faster, slower or unclear beyond the noise, and
     exits with 1 if one is slower. With `--split`, the peers are the same formula in two or more kernels.
     """
+    if page is not None:
+        page.write_text(results_page(Path("benchmarks/results")), encoding="utf-8", newline="\n")
+        out.print(f"wrote {page}")
+        return 0
     if show is not None:
         report = load(show)
     elif suite is None:

@@ -1,0 +1,71 @@
+"""The page of measured results, docs/performance.md, made from the files in benchmarks/results/."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from tilegen.bench.samples import Report, Row, geomean, load
+
+HEAD = """# Performance
+
+Written by `tilegen bench --page docs/performance.md` from the raw samples in `benchmarks/results/`; do not edit.
+
+A ratio is the time of the best peer divided by ours, medians of pairs measured in one run with inputs rotated past
+the caches: above 1, ours is faster. `least` is the worst case of a group. Peers: `torch` is PyTorch eager (cuBLAS for a
+product), `cudnn` its cuDNN attention, `copy` a plain device copy of as many bytes.
+"""
+
+
+def page(folder: Path) -> str:
+    """The page's text, from every `*.json` of a results folder.
+
+    Raises:
+        UsageError: a file cannot be read.
+    """
+    reports = [(path, load(path)) for path in sorted(folder.glob("*.json"))]
+    parts = [HEAD]
+    for path, report in reports:
+        parts.append(_section(path, report))
+    return "\n".join(parts)
+
+
+def _section(path: Path, report: Report) -> str:
+    machine = report.machine
+    name = machine.get("name") or machine.get("cpu", "")
+    facts = [
+        f"{key} {machine[key]}" for key in ("driver_version", "cuda", "threads") if key in machine
+    ]
+    lines = [
+        f"## {report.suite}",
+        "",
+        f"{name}, {', '.join(facts)}; `{path.parent.name}/{path.name}`",
+        "",
+    ]
+    lines += ["| group | cases | ratio, geometric mean | least |", "|---|---|---|---|"]
+    for group in dict.fromkeys(r.group for r in report.rows):
+        best = [r.best_peer()[1] for r in report.rows if r.group == group and r.ratios]
+        if best:
+            lines.append(
+                f"| {group or 'all'} | {len(best)} | {geomean(best):.3f} | {min(best):.3f} |"
+            )
+    lines += [
+        "",
+        "| case | kernel | time | rate | best peer | ratio |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in report.rows:
+        peer, ratio = row.best_peer()
+        seconds = row.median()
+        if math.isnan(seconds):
+            continue
+        cells = [row.case, f"`{row.kernel}`", f"{seconds * 1e6:.1f} us", _rate(row, seconds)]
+        cells += [peer or "-", f"{ratio:.3f}" if peer else "-"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([*lines, ""])
+
+
+def _rate(row: Row, seconds: float) -> str:
+    if row.flops and row.flops > 40 * row.bytes:
+        return f"{row.flops / seconds / 1e12:.1f} Tflop/s"
+    return f"{row.bytes / seconds / 1e9:.0f} GB/s"
