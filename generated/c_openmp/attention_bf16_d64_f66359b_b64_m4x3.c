@@ -4,8 +4,8 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  b64 m4x3
-// Inputs    4607d2f23a88  (command, templates and emitter)
-// Body      e7dda5207533  (everything below this comment)
+// Inputs    cf3a47bf6831  (command, templates and emitter)
+// Body      1d4e5ead4e2e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d64_f66359b_b64_m4x3.h"
@@ -55,6 +55,7 @@ enum {
   kLanes = 4,  // floats of a vector register
   kBlockM = kLanes * kVectors,  // 12 queries of a tile
   kAtOnce = 16,  // queries of the few that pass a block of keys together
+  kWeights = (kBlockN + kLanes - 1) / kLanes * kLanes,  // 64 places for the weights of a block
 };
 static_assert(kValueDim % kRows == 0 && kBlockN % kRows == 0, "micro kernels take whole groups");
 
@@ -429,10 +430,15 @@ static inline float dot(const float *a, const float *b) {
     memcpy(&y, b + d, sizeof y);
     sum += x * y;
   }
-  float total = 0.0f;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    total += sum[lane];
+  // Halves are added until one number is left.
+  float parts[kLanes];
+  memcpy(parts, &sum, sizeof parts);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) {
+      parts[lane] += parts[lane + half];
+    }
   }
+  float total = parts[0];
   for (; d < kHeadDim; ++d) {
     total += a[d] * b[d];
   }
@@ -445,8 +451,11 @@ static void pass_block(struct Query *query, const struct Call *call, int64_t bat
                        int64_t v_stride) {
   const int64_t first = first_key(call, query->row) - block;
   const int64_t end = end_key(call, query->row) - block;
-  float weights[kBlockN];
+  _Alignas(64) float weights[kWeights];
   float top = query->maximum;
+  for (int key = keys; key < kWeights; ++key) {
+    weights[key] = -INFINITY;
+  }
   for (int key = 0; key < keys; ++key) {
     weights[key] = -INFINITY;
     int seen = key >= first && key < end;
@@ -466,13 +475,16 @@ static void pass_block(struct Query *query, const struct Call *call, int64_t bat
       query->o[d] *= correction;
     }
   }
-  const float base = query->maximum == -INFINITY ? 0.0f : query->maximum;
+  const Vector base = splat(query->maximum == -INFINITY ? 0.0f : query->maximum);
+  for (int key = 0; key < kWeights; key += kLanes) {
+    *(Vector *)&weights[key] = exp2_vector(*(Vector *)&weights[key] - base);
+  }
   for (int key = 0; key < keys; ++key) {
-    // A key that is not seen has no weight, whatever its value is.
-    if (weights[key] == -INFINITY) {
+    const float weight = weights[key];
+    // A key without weight is left out, whatever its value is.
+    if (weight == 0.0f) {
       continue;
     }
-    const float weight = exp2f(weights[key] - base);
     query->sum += weight;
     const float *const row = v + key * v_stride;
 #pragma omp simd

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b64 m8x3
-// Inputs    6312eea04fdc  (command, templates and emitter)
-// Body      9126091b24af  (everything below this comment)
+// Inputs    385fc3f0ca4d  (command, templates and emitter)
+// Body      c2b0dbecfd18  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4.h"
@@ -58,6 +58,7 @@ enum {
   kLanes = 16,  // floats of a vector register
   kBlockM = kLanes * kVectors,  // 48 queries of a tile
   kAtOnce = 16,  // queries of the few that pass a block of keys together
+  kWeights = (kBlockN + kLanes - 1) / kLanes * kLanes,  // 64 places for the weights of a block
 };
 static_assert(kValueDim % kRows == 0 && kBlockN % kRows == 0, "micro kernels take whole groups");
 
@@ -330,10 +331,15 @@ static inline float dot(const float *a, const float *b) {
     memcpy(&y, b + d, sizeof y);
     sum += x * y;
   }
-  float total = 0.0f;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    total += sum[lane];
+  // Halves are added until one number is left.
+  float parts[kLanes];
+  memcpy(parts, &sum, sizeof parts);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) {
+      parts[lane] += parts[lane + half];
+    }
   }
+  float total = parts[0];
   for (; d < kHeadDim; ++d) {
     total += a[d] * b[d];
   }
@@ -347,8 +353,11 @@ static void pass_block(struct Query *query, const struct Call *call, int64_t bat
   (void)batch;
   const int64_t first = first_key(call, query->row) - block;
   const int64_t end = end_key(call, query->row) - block;
-  float weights[kBlockN];
+  _Alignas(64) float weights[kWeights];
   float top = query->maximum;
+  for (int key = keys; key < kWeights; ++key) {
+    weights[key] = -INFINITY;
+  }
   for (int key = 0; key < keys; ++key) {
     weights[key] = -INFINITY;
     int seen = key >= first && key < end;
@@ -366,13 +375,16 @@ static void pass_block(struct Query *query, const struct Call *call, int64_t bat
       query->o[d] *= correction;
     }
   }
-  const float base = query->maximum == -INFINITY ? 0.0f : query->maximum;
+  const Vector base = splat(query->maximum == -INFINITY ? 0.0f : query->maximum);
+  for (int key = 0; key < kWeights; key += kLanes) {
+    *(Vector *)&weights[key] = exp2_vector(*(Vector *)&weights[key] - base);
+  }
   for (int key = 0; key < keys; ++key) {
-    // A key that is not seen has no weight, whatever its value is.
-    if (weights[key] == -INFINITY) {
+    const float weight = weights[key];
+    // A key without weight is left out, whatever its value is.
+    if (weight == 0.0f) {
       continue;
     }
-    const float weight = exp2f(weights[key] - base);
     query->sum += weight;
     const float *const row = v + key * v_stride;
 #pragma omp simd

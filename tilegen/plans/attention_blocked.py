@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilegen.plans.attention import head_refusals
-from tilegen.plans.base import Fact, Plan, Refusal
+from tilegen.plans.base import Fact, Plan, Refusal, ceil_div
 from tilegen.problems.attention import Attention
 from tilegen.schedules.attention_blocked import BlockedAttention
 from tilegen.targets import CpuTarget
@@ -28,6 +28,7 @@ class BlockedAttentionPlan(Plan):
     block_m: int
     block_n: int
     few: int
+    weights: int
     vector_bytes: int
     tile_bytes: int
     element: str
@@ -68,6 +69,7 @@ class BlockedAttentionPlan(Plan):
             block_m=lanes * vectors,
             block_n=schedule.block,
             few=max(1, lanes * vectors // 4),
+            weights=ceil_div(schedule.block, lanes) * lanes,
             vector_bytes=target.vector_bytes,
             tile_bytes=schedule.stack_bytes(problem, target),
             element=problem.dtype.c,
