@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    7b5f9bba9940  (command, templates and emitter)
+// Inputs    c9a5996f18c4  (command, templates and emitter)
 // Body      3bbdc724ab3f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

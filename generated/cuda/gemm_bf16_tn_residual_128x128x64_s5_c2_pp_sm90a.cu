@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s5 c2 pp
-// Inputs    764085d2862a  (command, templates and emitter)
+// Inputs    37c21bcb0bd0  (command, templates and emitter)
 // Body      5d22755e7531  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

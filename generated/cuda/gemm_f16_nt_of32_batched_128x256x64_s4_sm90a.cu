@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  128x256x64 s4
-// Inputs    b06154f8758b  (command, templates and emitter)
+// Inputs    b48ceeac2da0  (command, templates and emitter)
 // Body      ba0a9b28edef  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

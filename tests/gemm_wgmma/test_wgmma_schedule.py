@@ -122,6 +122,33 @@ def test_sums_in_registers_and_shared_memory_are_what_the_text_says():
     assert body.count('"+f"(d[') == 96
 
 
+@pytest.mark.parametrize("dtype", ["e4m3", "e5m2", "tf32", "i8", "u8"])
+def test_only_16_bit_operands_are_transposed(dtype):
+    with pytest.raises(IllegalSchedule, match="needs layout tn"):
+        spec(dtype=dtype, layout="tt")
+    assert "sync.aligned.m64n128k" in text(dtype=dtype)
+
+
+def test_fp8_sums_are_promoted_unless_told_otherwise():
+    assert "sums[i][j] += of_step[i][j];" in text(dtype="e4m3")
+    assert "of_step" not in text(dtype="e4m3", promote="false")
+    with pytest.raises(IllegalSchedule, match="256 registers"):
+        spec(dtype="e4m3", pingpong="true", tile="128x128x128")
+
+
+def test_integer_wgmma_has_no_scales():
+    assert "m64n128k32.s32.s8.s8" in text(dtype="i8")
+    assert "keep;" in text(dtype="i8")
+
+
+def test_operands_at_any_address_have_a_workspace():
+    kernel = render(spec(repack="true"))
+    header = next(t for name, t in kernel.files.items() if name.endswith(".h"))
+    assert "_workspace(" in header
+    assert "no multiple of 16 bytes" not in header
+    assert "tma_store" not in kernel.files[kernel.source]
+
+
 def test_swapped_tiles_multiply_b_by_a():
     body = text(swap="true", tile="16x64x64", consumers="1", cluster="1", layout="tt")
     assert "wgmma(sums[i], b + i * kNextMma" in body

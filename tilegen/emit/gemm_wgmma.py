@@ -71,7 +71,7 @@ def _values(plan: WgmmaGemmPlan, arrays: list[Tensor]) -> dict[str, Any]:
         wide.typed, "cuda", names, {"c": "return {value};"}, loaded={t.name: F32 for t in reads}
     )
     parameters = ["const Epilogue &e"] if scalars else []
-    parameters += ["float acc", *(f"float {t.name}_at" for t in reads)]
+    parameters += [f"{problem.accumulator.cuda} acc", *(f"float {t.name}_at" for t in reads)]
     place = next(t for t in arrays if t.name == "c")
     return {
         "value_helpers": _shortened(printed.helper_texts),

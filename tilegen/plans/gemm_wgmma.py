@@ -10,11 +10,11 @@ from tilegen.plans.gemm import gemm_facts
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_wgmma import MMA_M, ROLES, SPAN_BYTES, WgmmaGemm
 from tilegen.targets import CudaTarget
-from tilegen.values import BF16, F16
+from tilegen.values import BF16, E4M3, E5M2, F16, I32, I8, TF32, U8
 
 # Names of the element types in PTX and in tensor maps.
-_PTX = {F16: "f16", BF16: "bf16"}
-_MAP = {F16: "FLOAT16", BF16: "BFLOAT16"}
+_PTX = {F16: "f16", BF16: "bf16", TF32: "tf32", E4M3: "e4m3", E5M2: "e5m2", I8: "s8", U8: "u8"}
+_MAP = {F16: "FLOAT16", BF16: "BFLOAT16", TF32: "TFLOAT32"}
 _PAIR = {F16: "__half2", BF16: "__nv_bfloat162"}
 _UNPACK = {F16: "__half22float2", BF16: "__bfloat1622float2"}
 _PACK = {F16: "__floats2half2_rn", BF16: "__floats2bfloat162_rn"}
@@ -78,6 +78,7 @@ class WgmmaGemmPlan(Plan):
     element: str
     output: str
     sum_type: str
+    promote: int
     pair_type: str
     pack: str
     swizzle: str
@@ -205,10 +206,11 @@ class WgmmaGemmPlan(Plan):
             cluster_dims=(
                 "__cluster_dims__(kCluster, 1, 1) " if schedule.cluster * schedule.split > 1 else ""
             ),
-            mma_k=32 // problem.dtype.bytes,
-            element=problem.dtype.cuda,
+            mma_k=32 // problem.storage.bytes,
+            element=problem.storage.cuda,
             output=problem.out_dtype.cuda,
-            sum_type="float",
+            sum_type=problem.accumulator.cuda,
+            promote=int(schedule.promotes(problem)),
             pair_type=_PAIR.get(problem.out_dtype, ""),
             pack=_PACK.get(problem.out_dtype, ""),
             swizzle=_SWIZZLE.get(chunk * size, ""),
@@ -219,7 +221,7 @@ class WgmmaGemmPlan(Plan):
             atoms=int(not (a_k and b_k)),
             load_a="load_k" if a_k else "load_mn",
             load_b=("load_k" if b_k else "load_mn") + multicast,
-            map_element=f"CU_TENSOR_MAP_DATA_TYPE_{_MAP[problem.dtype]}",
+            map_element=f"CU_TENSOR_MAP_DATA_TYPE_{_MAP.get(problem.dtype, 'UINT8')}",
             map_output=f"CU_TENSOR_MAP_DATA_TYPE_{_MAP.get(problem.out_dtype, '')}",
             rank=3 if problem.batched else 2,
             a_batch="batch, stride_a, " if problem.batched else "",
@@ -271,7 +273,9 @@ class WgmmaGemmPlan(Plan):
     @property
     def unit(self) -> int:
         """Elements in the 16 bytes that the copy engine aligns to; 1 where operands are copied."""
-        return 1 if self.schedule.repack else 8
+        if self.schedule.repack:
+            return 1
+        return max(16 // self.problem.storage.bytes, 8 if self.staged else 1)
 
     def parts(self) -> tuple[str, ...]:
         chunk = (self.chunk_part,) if self.staged else ()
@@ -348,17 +352,18 @@ def _wgmma_form(problem: Gemm, schedule: WgmmaGemm) -> tuple:
     registers = schedule.mma_n // 2
     transposed = [int(d[1] != "k") for d in (problem.layout.a_dims, problem.layout.b_dims)]
     first, second = reversed(transposed) if schedule.swap else transposed
-    kind = _PTX[problem.dtype]
+    kind, exact = _PTX[problem.dtype], problem.accumulator is I32
+    scales = "" if exact else ", 1, 1"
     return (
-        f"m64n{schedule.mma_n}k{32 // problem.dtype.bytes}",
-        f"f32.{kind}.{kind}",
-        "float",
-        "f",
+        f"m64n{schedule.mma_n}k{32 // problem.storage.bytes}",
+        f"{'s32' if exact else 'f32'}.{kind}.{kind}",
+        problem.accumulator.cuda,
+        "r" if exact else "f",
         registers,
         (registers, registers + 1, registers + 2),
         _rows(range(registers), 12),
         _rows(range(registers), 6),
-        f", 1, 1, {first}, {second}",
+        scales + (f", {first}, {second}" if problem.storage.bytes == 2 else ""),
     )
 
 

@@ -33,6 +33,9 @@ EPILOGUES: dict[str, str] = {
 ACCUMULATOR = {F64: F64, F32: F32, TF32: F32, F16: F32, BF16: F32, E4M3: F32, E5M2: F32}
 ACCUMULATOR |= {I8: I32, U8: I32}
 
+# Error of a sum in units of (|a|.|b|) on tensor cores that keep about 13 bits beside the largest addend.
+_COARSE_SUM = {E4M3: 2.0**-11, E5M2: 2.0**-11}
+
 # Relative error of one input after conversion to the type that is multiplied.
 _INPUT_ROUNDING = {TF32: 2.0**-11}
 
@@ -253,7 +256,7 @@ class Gemm(Problem):
         error = np.zeros(acc.shape)
         if not exact:
             step = self.accumulator.epsilon * (4 * max(1.0, sizes["k"]) ** 0.5 + 4)
-            rounding = 2 * _INPUT_ROUNDING.get(self.dtype, 0.0)
+            rounding = 2 * _INPUT_ROUNDING.get(self.dtype, 0.0) + _COARSE_SUM.get(self.dtype, 0.0)
             error = np.matmul(abs(a), abs(b)) * (step + rounding)
         results = fl.evaluate_with_bound(
             self.typed, arrays=arrays, scalars=scalars, sizes=sizes, specials={"acc": (acc, error)}

@@ -14,7 +14,12 @@ from tilegen.problems.gemm import Gemm
 from tilegen.schedules.base import Schedule, Violation
 from tilegen.schedules.rules import tile_rank
 from tilegen.targets import CudaTarget
-from tilegen.values import BF16, F16, Tile
+from tilegen.values import BF16, E4M3, E5M2, F16, I8, TF32, U8, Tile
+
+# Types that wgmma multiplies.
+MULTIPLIED = (F16, BF16, TF32, E4M3, E5M2, I8, U8)
+# Types whose sums the tensor cores keep to about 13 bits: they are added up elsewhere.
+COARSE = (E4M3, E5M2)
 
 # One row of a stage: the widest swizzle of shared memory, which is also the depth of a step.
 SPAN_BYTES = 128
@@ -93,6 +98,12 @@ class WgmmaGemm(Schedule):
         "Operands may start anywhere: what the copy engine cannot read is first copied to a workspace.",
         kind=bool,
     )
+    promote: bool = option(
+        True,
+        "For fp8: add the sums of each step to float32 registers, as the tensor cores keep about 13 bits; "
+        "false is faster and coarser.",
+        kind=bool,
+    )
     group: int = option(
         8, "Rows of tiles that are walked together, to share B in L2.", kind=int, unit="tiles"
     )
@@ -105,9 +116,14 @@ class WgmmaGemm(Schedule):
     def accepts(cls, problem: Gemm, target: CudaTarget) -> Violation | None:
         if "wgmma" not in target.features:
             return Violation("target", f"wgmma exists on sm_90a, not on {target}")
-        if problem.dtype not in (F16, BF16):
+        if problem.dtype not in MULTIPLIED:
+            known = ", ".join(t.name for t in MULTIPLIED)
+            return Violation("dtype", f"the wgmma schedule multiplies {known}, not {problem.dtype}")
+        if problem.storage.bytes != 2 and str(problem.layout) != "tn":
             return Violation(
-                "dtype", f"the wgmma schedule multiplies f16 and bf16, not {problem.dtype}"
+                "layout",
+                f"wgmma transposes 16-bit operands only: {problem.dtype} needs layout tn, where K is "
+                f"contiguous in A and B, not {problem.layout}",
             )
         return None
 
@@ -127,6 +143,7 @@ class WgmmaGemm(Schedule):
             return made
         rest: dict[str, Any] = {}
         turns = made.mma_m == 128 and made.mma_n <= 128 and not made.swap and made.split == 1
+        turns = turns and not made.promotes(problem)
         rest["pingpong"] = turns and given.get("consumers", 2) == 2
         by_rows = {64: 1, 192: 3}.get(made.mma_m, 2)
         rest["consumers"] = 2 if given.get("pingpong", rest["pingpong"]) else by_rows
@@ -254,7 +271,7 @@ class WgmmaGemm(Schedule):
             if not holds:
                 broken.append(Violation(field, message))
 
-        depth = SPAN_BYTES // problem.dtype.bytes
+        depth = SPAN_BYTES // problem.storage.bytes
         rule(
             bk == depth,
             "tile",
@@ -334,13 +351,14 @@ class WgmmaGemm(Schedule):
     def _resource_rules(self, problem: Gemm, target: CudaTarget) -> list[Violation]:
         broken = []
         bm, bn, bk = self.tile
-        need = self.accumulators + (64 if self._reads_operands(problem) else 24)
+        sums = self.accumulators * (2 if self.promotes(problem) else 1)
+        need = sums + (64 if self._reads_operands(problem) else 24)
         allowed = ROLES[self.consumers].consumer
         if need > allowed:
             broken.append(
                 Violation(
                     "tile",
-                    f"a consumer's {self.part} x {self.mma_n} sums are {self.accumulators} registers a "
+                    f"a consumer's {self.part} x {self.mma_n} sums are {sums} registers a "
                     f"thread; with what else it holds that is {need}, and {self.consumers} consumers have "
                     f"{allowed} each",
                 )
@@ -358,8 +376,12 @@ class WgmmaGemm(Schedule):
 
     @property
     def accumulators(self) -> int:
-        """Registers a thread that hold sums."""
+        """Registers a thread that hold the sums of wgmma."""
         return self.part * self.mma_n // 128
+
+    def promotes(self, problem: Gemm) -> bool:
+        """Whether the sums of each step are added to a second set of registers."""
+        return self.promote and problem.dtype in COARSE
 
     def tokens(self) -> list[str]:
         words = [str(self.tile), f"s{self.stages}"]
@@ -375,6 +397,8 @@ class WgmmaGemm(Schedule):
             words.append(f"k{self.split}")
         if self.repack:
             words.append("any")
+        if not self.promote:
+            words.append("fast")
         if self.group != 8:
             words.append(f"g{self.group}")
         return words
@@ -384,7 +408,7 @@ class WgmmaGemm(Schedule):
 
     @classmethod
     def candidates(cls, problem: Gemm, target: CudaTarget) -> Iterator[WgmmaGemm]:
-        depth = SPAN_BYTES // problem.dtype.bytes
+        depth = SPAN_BYTES // problem.storage.bytes
         shapes = [(64, n, 1, False) for n in (32, 64, 128, 256)]
         shapes += [(128, n, 2, False) for n in (64, 128, 160, 192, 256)]
         shapes += [(256, n, 2, False) for n in (128, 192)] + [(192, 128, 3, False)]
