@@ -20,11 +20,11 @@ from tilegen.problems.passes import Load, Pass
 
 @dataclass(frozen=True)
 class ArrayText:
-    """A value that every column has one of: its array and what an element is."""
+    """A value that every column has one of: its array, and the statement that fills an element."""
 
     name: str
     type: str
-    text: str
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class _Columns:
         stores = []
         for s in sweep.stores:
             tensor = self.writer.tensor(s.name)
-            lines.append(f"{self.written(tensor)} = {self.text(s.value)};")
+            lines.append(f"{self.written(tensor)} = {self.writer.stored(s.value.node)};")
             stores.append(self.pack(tensor, "out"))
         return ColumnSweepText(
             title=self.title(number, sweep),
@@ -210,7 +210,11 @@ class _Columns:
         return ReductionText(r.name, kind, start, op_name(r.op, r.dtype), partials_name(r.dtype))
 
     def array(self, value: Value) -> ArrayText:
-        return ArrayText(value.name, self.writer.dialect.type(value.dtype), self.text(value))
+        return self.filled(value.name, self.writer.dialect.type(value.dtype), self.text(value))
+
+    def filled(self, name: str, kind: str, text: str) -> ArrayText:
+        """The array `name` with every element set to `text`."""
+        return ArrayText(name, kind, wrapped([f"{name}[{self.at}] = {text};"]))
 
     def loaded_arrays(self) -> list[ArrayText]:
         """Operands that every column has one element of, in the type of the arithmetic."""
@@ -222,7 +226,7 @@ class _Columns:
             inside = f"{at} < columns ? {at} : 0" if self.cuda else at
             place = inside if self.last in tensor.dims else "0"
             text = self.writer.element(load.node, tensor.name, f"{self.base(tensor)}[{place}]")
-            found.append(ArrayText(load.name, kind, text))
+            found.append(self.filled(load.name, kind, text))
             self.writer.names[load.name] = f"{load.name}[{self.at}]"
         return found
 
@@ -230,7 +234,7 @@ class _Columns:
         """An output of which a column has one element: its name, type, address and value."""
         tensor = self.writer.tensor(s.name)
         kind = self.writer.storage(tensor.dtype)
-        return PackText(tensor.name, kind, self.base(tensor), self.text(s.value))
+        return PackText(tensor.name, kind, self.base(tensor), self.writer.stored(s.value.node))
 
 
 def context(plan: ColumnBlocksPlan | ColumnLoopsPlan) -> dict[str, Any]:
@@ -277,12 +281,12 @@ def context(plan: ColumnBlocksPlan | ColumnLoopsPlan) -> dict[str, Any]:
             "aligned": _aligned(plan, made.last),
         }
     helpers = writer.helpers()
-    texts = [a.text + f"; {a.type} x" for a in [*loaded, *before]]
+    texts = [f"{a.type} x; {line}" for a in [*loaded, *before] for line in a.lines]
     for s in sweeps:
         texts += [
             *s.step_lines,
             *s.lines,
-            *(a.text for a in s.after),
+            *(x for a in s.after for x in a.lines),
             *(r.start for r in s.reductions),
         ]
         texts += [p.type + " x;" + p.access for p in s.column_stores]

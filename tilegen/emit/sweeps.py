@@ -14,7 +14,7 @@ from tilegen.problems.base import Tensor
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.lowering import Store, Value
 from tilegen.problems.passes import Load, Pass, Program
-from tilegen.values import DType
+from tilegen.values import BOOL, DType
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,11 @@ class Writer:
     def expression(self, node: Node) -> str:
         """The C text of an expression; names of values stand as they are."""
         return self.printer.text(node)
+
+    def stored(self, node: Node) -> str:
+        """The C text of an output's value; conditions are stored as 0 or 1."""
+        text = self.printer.text(node)
+        return text if self.cuda or node.dtype != BOOL else f"(uint8_t)(({text}) != 0)"
 
     def element(self, node: Node, operand: str, text: str) -> str:
         """The C text of a conversion of an operand's element, which stands at `text`."""
@@ -221,7 +226,7 @@ class Sweeps:
         stores = []
         for s in sweep.stores:
             tensor = self.writer.tensor(s.name)
-            lines.append(f"{self.written(s.name)} = {self.writer.expression(s.value.node)};")
+            lines.append(f"{self.written(s.name)} = {self.writer.stored(s.value.node)};")
             stores.append(self.pack_text(tensor, "out"))
         return SweepText(
             title=self.title(number, sweep),
@@ -316,7 +321,9 @@ class Sweeps:
 
     def row_store(self, s: Store) -> str:
         tensor = self.writer.tensor(s.name)
-        return f"{self.source}{row_element(self.writer, tensor)} = {self.writer.expression(s.value.node)};"
+        return (
+            f"{self.source}{row_element(self.writer, tensor)} = {self.writer.stored(s.value.node)};"
+        )
 
 
 def _all_values(sweep: Pass) -> list[Value]:

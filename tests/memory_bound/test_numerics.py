@@ -1,0 +1,152 @@
+"""Rules of numerics, on C kernels: means far from zero, NaN and infinities, thread counts, odd places."""
+
+import functools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tilegen.emit.render import render
+from tilegen.errors import ArgumentError
+from tilegen.runtime import cpu
+from tilegen.spec import KernelSpec
+from tilegen.toolchain import build
+
+
+@functools.cache
+def kernel(formula, **options):
+    rendered = render(KernelSpec.make(formula, "portable", options))
+    return cpu.load(rendered.plan, build.library(rendered), rendered.symbol)
+
+
+def rows(name, x, scalars=None, threads=0, **arrays):
+    kinds = {np.dtype(np.float32): "f32", np.dtype(np.float16): "f16"}
+    dtype = kinds.get(x.dtype, "bf16")
+    out = np.full_like(x, np.nan)
+    kernel(name, dtype=dtype).run({"x": x, "y": out, **arrays}, scalars or {}, threads)
+    return out
+
+
+def layernorm(x, eps=1e-5):
+    one = np.ones(x.shape[1], x.dtype)
+    return rows("layernorm", x, {"eps": eps}, w=one, b=np.zeros_like(one))
+
+
+def test_a_mean_far_from_zero_leaves_the_variance_alone():
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal((5, 4)) + 2000).astype(np.float32)
+    wide = x.astype(np.float64)
+    centred = wide - wide.mean(1, keepdims=True)
+    want = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5)
+    assert np.abs(layernorm(x) - want).max() < 2e-3
+
+
+@pytest.mark.parametrize("first", [40000, 80000])
+def test_consecutive_large_numbers_normalise_like_small_ones(first):
+    x = np.arange(first, first + 4, dtype=np.float32)[None]
+    want = [-1.34164, -0.44721, 0.44721, 1.34164]
+    np.testing.assert_allclose(layernorm(x)[0], want, atol=1e-4)
+
+
+def test_a_small_deviation_over_a_long_row_keeps_its_scale():
+    x = (np.random.default_rng(1).standard_normal((8, 32768)) * 0.01 + 100).astype(np.float32)
+    deviation = layernorm(x, eps=0.0).std(1)
+    assert (deviation > 0.99).all() and (deviation < 1.01).all()
+
+
+def test_eps_lies_inside_the_root_and_is_not_rounded_to_half():
+    x = np.full((1, 64), 1e-4, np.float32)
+    got = rows("rmsnorm", x, {"eps": 1e-6}, w=np.ones(64, np.float32))
+    np.testing.assert_allclose(got, 0.0995037, rtol=1e-5)
+    half = np.full((1, 64), 1e-3, np.float16)
+    got = rows("rmsnorm", half, {"eps": 1e-6}, w=np.ones(64, np.float16))
+    np.testing.assert_allclose(got.astype(np.float32), 0.7071, rtol=2e-3)
+
+
+@pytest.mark.parametrize("columns", [1, 5, 1024, 9000])
+def test_maximum_of_negative_rows_and_of_nothing_but_minus_infinity(columns):
+    x = np.stack([-np.arange(1, columns + 1), np.full(columns, -np.inf)]).astype(np.float32)
+    out = np.zeros(2, np.float32)
+    kernel("max").run({"x": x, "y": out}, {})
+    assert out[0] == -1 and out[1] == -np.inf
+
+
+@pytest.mark.parametrize("at", [0, 3, 1023, 1024, 2046])
+def test_nan_reaches_maximum_minimum_and_argmax(at):
+    x = np.random.default_rng(2).standard_normal((3, 2047)).astype(np.float32)
+    x[1, at] = np.nan
+    for name in ("max", "min"):
+        out = np.zeros(3, np.float32)
+        kernel(name).run({"x": x, "y": out}, {})
+        assert np.array_equal(np.isnan(out), [False, True, False])
+    place = np.zeros(3, np.int64)
+    kernel("argmax").run({"x": x, "y": place}, {})
+    assert np.array_equal(place, np.argmax(x, 1))
+
+
+def test_argmax_takes_the_first_of_equal_elements_and_refuses_nothing():
+    x = np.zeros((2, 1500), np.float32)
+    x[0, [700, 1400]] = 1
+    place = np.zeros(2, np.int64)
+    kernel("argmax").run({"x": x, "y": place}, {})
+    assert list(place) == [700, 0]
+    with pytest.raises(ArgumentError):
+        kernel("argmax").run({"x": np.zeros((2, 0), np.float32), "y": place}, {})
+
+
+def test_a_mean_of_halves_is_taken_in_float32():
+    x = np.ones((1, 100000), np.float16)
+    out = np.zeros(1, np.float16)
+    kernel("mean", dtype="f16").run({"x": x, "y": out}, {})
+    assert out[0] == 1
+
+
+def test_stores_round_to_nearest_even():
+    x = np.array([[3.14, 1.00390625, np.nan, 3.3895314e38]], np.float32)
+    out = np.zeros(x.shape, ml_dtypes.bfloat16)
+    kernel("y[m,n] = x[m,n]", operands="y:bf16").run({"x": x, "y": out}, {})
+    got = out.astype(np.float32)[0]
+    assert got[0] == 3.140625 and got[1] == 1.0 and np.isnan(got[2])
+    assert got[3] == np.float32(x[0, 3]).astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "name, shape",
+    [("softmax", (67, 1025)), ("softmax", (3, 20000)), ("layernorm", (67, 1025)), ("rmsnorm", (5, 70))],
+)
+def test_results_are_the_same_bits_for_any_number_of_threads(name, shape):
+    x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    more = {"layernorm": "wb", "rmsnorm": "w"}.get(name, "")
+    arrays = {n: np.ones(shape[1], np.float32) for n in more}
+    eps = {} if name == "softmax" else {"eps": 1e-5}
+    first = rows(name, x, eps, 1, **arrays)
+    for threads in (2, 3, 8):
+        assert np.array_equal(first, rows(name, x, eps, threads, **arrays))
+
+
+@pytest.mark.parametrize("name", ["total", "sum_squares"])
+def test_a_full_reduction_is_the_same_bits_for_any_number_of_threads(name):
+    x = np.random.default_rng(4).standard_normal((300, 1001)).astype(np.float32)
+    found = []
+    for threads in (1, 2, 3, 8):
+        out = np.zeros((), np.float32)
+        kernel(name).run({"x": x, "y": out}, {}, threads)
+        found.append(out.tobytes())
+    assert len(set(found)) == 1
+
+
+def test_a_sliced_view_with_a_long_row_stride_is_exact():
+    whole = np.random.default_rng(5).standard_normal((34, 3600)).astype(np.float32)
+    x = whole[:, 1200:2400]
+    got = rows("softmax", x)
+    wide = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    np.testing.assert_allclose(got, wide / wide.sum(1, keepdims=True), rtol=1e-5, atol=1e-9)
+
+
+def test_large_results_that_go_past_the_caches_are_right_at_any_alignment():
+    memory = np.zeros(3 * 1024 * 1024 + 64, np.float32)
+    x = np.random.default_rng(6).standard_normal((3, 1024 * 1024 - 5)).astype(np.float32)
+    for shift in (0, 1, 7):
+        y = memory[shift : shift + x.size].reshape(x.shape)
+        kernel("relu").run({"x": x, "y": y}, {})
+        assert np.array_equal(y, np.maximum(x, 0))
