@@ -3,7 +3,7 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  blocks of 8 x 64 threads
-// Inputs    87a598ecd16b  (command, templates and emitter)
+// Inputs    654266da7278  (command, templates and emitter)
 // Body      f6f2a2288d5c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -112,7 +112,12 @@ def test_stores_round_to_nearest_even():
 
 @pytest.mark.parametrize(
     "name, shape",
-    [("softmax", (67, 1025)), ("softmax", (3, 20000)), ("layernorm", (67, 1025)), ("rmsnorm", (5, 70))],
+    [
+        ("softmax", (67, 1025)),
+        ("softmax", (3, 20000)),
+        ("layernorm", (67, 1025)),
+        ("rmsnorm", (5, 70)),
+    ],
 )
 def test_results_are_the_same_bits_for_any_number_of_threads(name, shape):
     x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
