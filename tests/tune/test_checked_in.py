@@ -1,0 +1,29 @@
+"""The tables of this repository can be read whole, and their rows hold what a user needs to judge them."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import ROOT
+from tilegen.tables import files, words
+from tilegen.targets import target
+
+TABLES = sorted((ROOT / files.FOLDER).glob("*/*.toml"))
+
+
+def test_there_are_tables():
+    assert TABLES
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda p: f"{p.parent.name}-{p.stem}")
+def test_a_table_is_whole(path):
+    table = files.read(path)
+    assert table.rows and not table.faults
+    assert path.read_text() == files.text_of(table.device, table.operator, table.rows)
+    for row in table.rows:
+        spec = words.kernel_spec(table.operator, target(row.target), row.problem, row.schedule)
+        assert words.problem_text(spec.problem) == row.problem
+        assert len(row.ratios) == len(row.seconds) >= 10
+        assert row.verified and row.digest and row.toolchain and row.machine
+        assert row.speedup >= 1 - 2 * max(row.noise, 0.01)
+        assert row.speedups[row.default] == pytest.approx(1.0, abs=0.2)
