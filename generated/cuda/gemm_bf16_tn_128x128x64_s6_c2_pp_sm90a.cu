@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    f7171fe259ef  (command, templates and emitter)
-// Body      4a4a8b2bd6a0  (everything below this comment)
+// Inputs    7c1e980aecac  (command, templates and emitter)
+// Body      5a5ea3363feb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x128x64_s6_c2_pp_sm90a.h"
@@ -29,9 +29,9 @@
 //        +---------------------- arrive: stage empty ----------------------+
 //
 // The producer runs up to 6 steps ahead, through the end of a tile into the next, so that loads go
-// on while a tile is written: in chunks of 64 rows and 64 columns, through the formula, by stmatrix
-// into a staging buffer, and from there by TMA to memory, which nobody waits for until the buffer
-// is needed again.
+// on while a tile is written. A tile is written in chunks of 64 rows and 64 columns: through the
+// formula, by stmatrix into a staging buffer, and from there by TMA to memory, which nobody waits
+// for until the buffer is needed again.
 //
 // Shared memory: A 6 x 16384, B 6 x 16384, C 2 x 2 x 8192, barriers 96 bytes.
 namespace gemm_bf16_tn_128x128x64_s6_c2_pp_sm90a {

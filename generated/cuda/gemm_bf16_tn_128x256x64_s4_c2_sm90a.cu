@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2
-// Inputs    a1b212280d82  (command, templates and emitter)
-// Body      252911bc03b2  (everything below this comment)
+// Inputs    a1b46d08f2ee  (command, templates and emitter)
+// Body      b5612051db64  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x256x64_s4_c2_sm90a.h"
@@ -28,9 +28,9 @@
 //        +---------------------- arrive: stage empty ----------------------+
 //
 // The producer runs up to 4 steps ahead, through the end of a tile into the next, so that loads go
-// on while a tile is written: in chunks of 64 rows and 64 columns, through the formula, by stmatrix
-// into a staging buffer, and from there by TMA to memory, which nobody waits for until the buffer
-// is needed again.
+// on while a tile is written. A tile is written in chunks of 64 rows and 64 columns: through the
+// formula, by stmatrix into a staging buffer, and from there by TMA to memory, which nobody waits
+// for until the buffer is needed again.
 //
 // Shared memory: A 4 x 16384, B 4 x 32768, C 2 x 2 x 8192, barriers 64 bytes.
 namespace gemm_bf16_tn_128x256x64_s4_c2_sm90a {

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    c9a5996f18c4  (command, templates and emitter)
-// Body      3bbdc724ab3f  (everything below this comment)
+// Inputs    c2478af82e20  (command, templates and emitter)
+// Body      edb97820786e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a.h"
@@ -26,12 +26,12 @@
 //        ^                                                                 |
 //        +---------------------- arrive: stage empty ----------------------+
 //
-// The producer runs up to 8 steps ahead, through the end of a tile into the next, so that loads go
-// on while a tile is written: in chunks of 64 rows and 64 columns, through the formula, by stmatrix
-// into a staging buffer, and from there by TMA to memory, which nobody waits for until the buffer
-// is needed again.
+// The producer runs up to 8 steps ahead. A tile is written in chunks of kBlockM rows and 64
+// columns: through the formula, by stmatrix into a staging buffer, and from there by TMA to memory,
+// which nobody waits for until the buffer is needed again.
 //
-// Shared memory: A 8 x 2048, B 8 x 8192, C 1 x 1 x 2048, barriers 128 bytes.
+// Shared memory: A 8 x 2048, B 8 x 8192, C 1 x 1 x 2048, bias as floats, sums of other blocks 1 x
+// 4096, barriers 128 bytes.
 namespace gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a {
 
 // Schedule. Every other number in this file follows from these.

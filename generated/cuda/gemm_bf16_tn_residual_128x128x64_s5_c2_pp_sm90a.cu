@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s5 c2 pp
-// Inputs    37c21bcb0bd0  (command, templates and emitter)
-// Body      5d22755e7531  (everything below this comment)
+// Inputs    d2dfd1251e93  (command, templates and emitter)
+// Body      f385cd313350  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_residual_128x128x64_s5_c2_pp_sm90a.h"
@@ -29,9 +29,9 @@
 //        +---------------------- arrive: stage empty ----------------------+
 //
 // The producer runs up to 5 steps ahead, through the end of a tile into the next, so that loads go
-// on while a tile is written: in chunks of 64 rows and 64 columns, through the formula, by stmatrix
-// into a staging buffer, and from there by TMA to memory, which nobody waits for until the buffer
-// is needed again.
+// on while a tile is written. A tile is written in chunks of 64 rows and 64 columns. While it is
+// multiplied, TMA brings the tile of residual to the staging buffers; the results take its place
+// there, and TMA stores them, which nobody waits for until the next tile.
 //
 // Shared memory: A 5 x 16384, B 5 x 16384, C 2 x 4 x 8192, barriers 80 bytes.
 namespace gemm_bf16_tn_residual_128x128x64_s5_c2_pp_sm90a {

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    e8da808e83ec  (command, templates and emitter)
-// Body      6343a4e448d1  (everything below this comment)
+// Inputs    334bdc73eb01  (command, templates and emitter)
+// Body      b0b1f0f54e17  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a.h"
@@ -29,11 +29,11 @@
 //        +---------------------- arrive: stage empty ----------------------+
 //
 // The producer runs up to 6 steps ahead, through the end of a tile into the next, so that loads go
-// on while a tile is written: in chunks of 64 rows and 64 columns, through the formula, by stmatrix
-// into a staging buffer, and from there by TMA to memory, which nobody waits for until the buffer
-// is needed again.
+// on while a tile is written. A tile is written in chunks of 64 rows and 64 columns: through the
+// formula, by stmatrix into a staging buffer, and from there by TMA to memory, which nobody waits
+// for until the buffer is needed again.
 //
-// Shared memory: A 6 x 16384, B 6 x 16384, C 2 x 2 x 8192, barriers 96 bytes.
+// Shared memory: A 6 x 16384, B 6 x 16384, C 2 x 2 x 8192, bias as floats, barriers 96 bytes.
 namespace gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a {
 
 // Schedule. Every other number in this file follows from these.

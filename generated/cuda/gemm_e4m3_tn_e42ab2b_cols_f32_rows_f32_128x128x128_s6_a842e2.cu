@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2
-// Inputs    021749b3bc4d  (command, templates and emitter)
-// Body      15a3d64fb930  (everything below this comment)
+// Inputs    a8c34de3ae2d  (command, templates and emitter)
+// Body      e95e920b8979  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2.h"
@@ -29,11 +29,12 @@
 //        +---------------------- arrive: stage empty ----------------------+
 //
 // The producer runs up to 6 steps ahead, through the end of a tile into the next, so that loads go
-// on while a tile is written: in chunks of 64 rows and 64 columns, through the formula, by stmatrix
-// into a staging buffer, and from there by TMA to memory, which nobody waits for until the buffer
-// is needed again.
+// on while a tile is written. A tile is written in chunks of 64 rows and 64 columns: through the
+// formula, by stmatrix into a staging buffer, and from there by TMA to memory, which nobody waits
+// for until the buffer is needed again.
 //
-// Shared memory: A 6 x 16384, B 6 x 16384, C 2 x 2 x 8192, barriers 96 bytes.
+// Shared memory: A 6 x 16384, B 6 x 16384, C 2 x 2 x 8192, rows and cols as floats, barriers 96
+// bytes.
 namespace gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2 {
 
 // Schedule. Every other number in this file follows from these.

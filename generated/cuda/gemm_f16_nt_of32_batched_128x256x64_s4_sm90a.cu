@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  128x256x64 s4
-// Inputs    b48ceeac2da0  (command, templates and emitter)
-// Body      ba0a9b28edef  (everything below this comment)
+// Inputs    cff76227f64e  (command, templates and emitter)
+// Body      5e99067ab7fa  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_nt_of32_batched_128x256x64_s4_sm90a.h"
@@ -27,11 +27,9 @@
 //        +---------------------- arrive: stage empty ----------------------+
 //
 // The producer runs up to 4 steps ahead, through the end of a tile into the next, so that loads go
-// on while a tile is written: in chunks of 64 rows and 64 columns, through the formula, by stmatrix
-// into a staging buffer, and from there by TMA to memory, which nobody waits for until the buffer
-// is needed again.
+// on while a tile is written. A tile is written from the registers, result by result.
 //
-// Shared memory: A 4 x 16384, B 4 x 32768, C 2 x 2 x 16384, barriers 64 bytes.
+// Shared memory: A 4 x 16384, B 4 x 32768, barriers 64 bytes.
 namespace gemm_f16_nt_of32_batched_128x256x64_s4_sm90a {
 
 // Schedule. Every other number in this file follows from these.

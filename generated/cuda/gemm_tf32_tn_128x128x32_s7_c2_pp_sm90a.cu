@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s7 c2 pp
-// Inputs    dae5bc24dd6b  (command, templates and emitter)
-// Body      cae1cfbe595f  (everything below this comment)
+// Inputs    8314d29a338c  (command, templates and emitter)
+// Body      cc6564b35711  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_tf32_tn_128x128x32_s7_c2_pp_sm90a.h"
@@ -28,11 +28,9 @@
 //        +---------------------- arrive: stage empty ----------------------+
 //
 // The producer runs up to 7 steps ahead, through the end of a tile into the next, so that loads go
-// on while a tile is written: in chunks of 64 rows and 64 columns, through the formula, by stmatrix
-// into a staging buffer, and from there by TMA to memory, which nobody waits for until the buffer
-// is needed again.
+// on while a tile is written. A tile is written from the registers, result by result.
 //
-// Shared memory: A 7 x 16384, B 7 x 16384, C 2 x 2 x 16384, barriers 112 bytes.
+// Shared memory: A 7 x 16384, B 7 x 16384, barriers 112 bytes.
 namespace gemm_tf32_tn_128x128x32_s7_c2_pp_sm90a {
 
 // Schedule. Every other number in this file follows from these.

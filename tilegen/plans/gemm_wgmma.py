@@ -63,7 +63,7 @@ class WgmmaGemmPlan(Plan):
     stage_bytes: int
     stage_a_bytes: int
     stage_b_bytes: int
-    buffer_bytes: int
+    staging_words: str
     chunk_bytes: int
     barrier_bytes: int
     shared_limit: int
@@ -187,7 +187,7 @@ class WgmmaGemmPlan(Plan):
             stage_bytes=schedule.stage_bytes(),
             stage_a_bytes=bm * SPAN_BYTES,
             stage_b_bytes=bn * SPAN_BYTES,
-            buffer_bytes=schedule.buffer_bytes(problem),
+            staging_words=_staging_words(problem, schedule, buffers),
             chunk_bytes=chunk * size,
             barrier_bytes=16 * schedule.stages,
             shared_limit=target.shared_block,
@@ -332,6 +332,19 @@ def _operand_members(vectors: tuple[tuple[str, str, str], ...], tiled: str) -> t
     lines = [f"float {name}[kConsumers][{extent}];  // of the tile" for name, _, extent in vectors]
     lines += [f"uint64_t operand[kConsumers];  // the tile of {tiled} has arrived"] if tiled else []
     return tuple(lines)
+
+
+def _staging_words(problem: Gemm, schedule: WgmmaGemm, buffers: int) -> str:
+    """What shared memory holds besides stages and barriers, for the prose."""
+    words = ""
+    if schedule.staged(problem):
+        words += f"C {schedule.consumers} x {buffers} x {schedule.buffer_bytes(problem)}, "
+        vectors = schedule.vectors(problem)
+        words += f"{' and '.join(vectors)} as floats, " if vectors else ""
+    if schedule.split > 1:
+        partial = schedule.mma_m * schedule.mma_n * 4
+        words += f"sums of other blocks {schedule.split - 1} x {partial}, "
+    return words
 
 
 def _b_box(schedule: WgmmaGemm) -> str:

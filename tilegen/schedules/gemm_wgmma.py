@@ -135,8 +135,10 @@ class WgmmaGemm(Schedule):
     @classmethod
     def with_options(cls, problem: Gemm, target: CudaTarget, given: Mapping[str, Any]) -> WgmmaGemm:
         """The given fields; the others follow from them: roles from the tile, stages from what fits."""
+        # Threads that store rows themselves take longer than the turns of a small tile hide.
+        columns = 256 if given.get("repack") and problem.storage.bytes == 2 else 128
         start = dataclasses.replace(
-            cls(), tile=Tile((128, 128, SPAN_BYTES // problem.storage.bytes))
+            cls(), tile=Tile((128, columns, SPAN_BYTES // problem.storage.bytes))
         )
         made = dataclasses.replace(start, **given)
         if len(made.tile) != 3:
