@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  2400x256x512 r6x64
-// Inputs    0ce999f59058  (command, templates and emitter)
-// Body      6dba515cf471  (everything below this comment)
+// Inputs    9f002bef00a1  (command, templates and emitter)
+// Body      3833f3f09e32  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_nt_batched_bias_gelu_2400x256x512_r6x64_x86_64_v4.h"
@@ -236,21 +236,31 @@ static inline void transpose_quads(const Element *source, int64_t from, Factor *
   *(QuadAt *)(target + 3 * to) = high(high02, high13);
 }
 
-// target[j][i] = source[i][j], with `from` and `to` elements between rows. Strips of 16 rows keep
-// the lines that are written in L1 until they are full.
+// The same for fewer elements.
+static inline void transpose_edge(int64_t rows, int64_t cols, const Element *source, int64_t from,
+                                  Factor *target, int64_t to) {
+  for (int64_t j = 0; j < cols; ++j) {
+    for (int64_t i = 0; i < rows; ++i) {
+      target[j * to + i] = bf16_to_f32(source[i * from + j]);
+    }
+  }
+}
+
+// target[j][i] = source[i][j], with `from` and `to` elements between rows. Squares of 16 use up the
+// lines that are read, four at a time, and keep those that are written in L1 until they are full.
 static void transpose(int64_t rows, int64_t cols, const Element *source, int64_t from,
                       Factor *target, int64_t to) {
   for (int64_t strip = 0; strip < rows; strip += 16) {
     const int64_t end = smaller(strip + 16, rows);
-    for (int64_t j = 0; j < cols; j += 4) {
+    for (int64_t square = 0; square < cols; square += 16) {
+      const int64_t last = smaller(square + 16, cols);
       for (int64_t i = strip; i < end; i += 4) {
-        if (i + 4 <= end && j + 4 <= cols) {
-          transpose_quads(source + i * from + j, from, target + j * to + i, to);
-          continue;
-        }
-        for (int64_t jj = j; jj < smaller(j + 4, cols); ++jj) {
-          for (int64_t ii = i; ii < smaller(i + 4, end); ++ii) {
-            target[jj * to + ii] = bf16_to_f32(source[ii * from + jj]);
+        for (int64_t j = square; j < last; j += 4) {
+          if (i + 4 <= end && j + 4 <= last) {
+            transpose_quads(source + i * from + j, from, target + j * to + i, to);
+          } else {
+            transpose_edge(smaller(4, end - i), smaller(4, last - j), source + i * from + j, from,
+                           target + j * to + i, to);
           }
         }
       }

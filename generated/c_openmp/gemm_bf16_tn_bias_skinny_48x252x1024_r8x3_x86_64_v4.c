@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 48x252x1024 r8x3
-// Inputs    54171057829d  (command, templates and emitter)
-// Body      610af3e71ea2  (everything below this comment)
+// Inputs    91ecc9c88d1f  (command, templates and emitter)
+// Body      ca74fdde6278  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_skinny_48x252x1024_r8x3_x86_64_v4.h"
@@ -24,7 +24,7 @@
 // its rows of A into memory of its own, kBlockK deep, and multiplies them by the strip; sums that
 // wait for the next block of K lie beside. Every sum adds in an order that only the sizes decide.
 //
-// Memory of a thread, at most: A 196608 bytes, sums 48384 bytes.
+// Memory of a thread, at most: A 199680 bytes, sums 48384 bytes.
 
 // What follows, up to the launcher, is compiled for x86-64-v4, whatever the command line says.
 #if defined(__clang__)
@@ -78,7 +78,7 @@ struct Call {
 struct Block {
   int64_t m, n, k;            // where it starts
   int64_t rows, cols, depth;  // what it covers
-  int64_t row_of_a;           // elements from one packed row of A to the next, whole vectors
+  int64_t row_of_a;           // elements from one packed row of A to the next
   Factor *a;                  // [rows][row_of_a], 0 past the depth
   Sum *sums;                  // [rows][kBlockN]
 };
@@ -317,9 +317,15 @@ static int64_t depth_of(const struct Call *call) {
   return smaller(deeper * kBlockK, call->k);
 }
 
-// Bytes of the packed rows of A, in whole vectors and lines.
+// Elements from one packed row of A to the next: whole vectors, and one more, which keeps rows
+// whose length is a power of two off each other's places in L1.
+static int64_t row_of_a(int64_t depth) {
+  return (pieces(depth, kLanes) + 1) * kLanes;
+}
+
+// Bytes of the packed rows of A, in whole lines.
 static size_t bytes_of_a(const struct Call *call) {
-  const int64_t row = pieces(depth_of(call), kLanes) * kLanes;
+  const int64_t row = row_of_a(depth_of(call));
   const size_t bytes = (size_t)(smaller(call->m, kBlockM) * row) * sizeof(Factor);
   return (bytes + kLine - 1) / kLine * kLine;
 }
@@ -338,7 +344,7 @@ static void compute_strip(const struct Call *call, int64_t n_begin, int64_t n_en
     memset(block.sums, 0, (size_t)block.rows * kBlockN * sizeof(Sum));
     for (block.k = 0; block.k < call->k; block.k += step_k) {
       block.depth = smaller(step_k, call->k - block.k);
-      block.row_of_a = pieces(block.depth, kLanes) * kLanes;
+      block.row_of_a = row_of_a(block.depth);
       pack_a(call, &block);
       multiply_block(call, &block);
     }

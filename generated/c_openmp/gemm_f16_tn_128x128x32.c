@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32
-// Inputs    f966e9aed812  (command, templates and emitter)
-// Body      fe2319b873d7  (everything below this comment)
+// Inputs    450a021dc149  (command, templates and emitter)
+// Body      70c4a467c429  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_tn_128x128x32.h"
@@ -140,12 +140,12 @@ static inline uint16_t f32_to_f16(float x) {
   return (uint16_t)(choose_bits(size < 0x47800000u, finite, special) | (bits >> 16 & 0x8000u));
 }
 
-// target[j][i] = source[i][j], with `from` and `to` elements between rows. Strips of 16 rows keep
-// the lines that are read in L1 until they are used up.
+// target[j][i] = source[i][j], with `from` and `to` elements between rows. Strips of 8 rows keep
+// the lines that are read in L1 until they are used up, also when they lie a power of two apart.
 static void transpose(int64_t rows, int64_t cols, const Element *source, int64_t from,
                       Factor *target, int64_t to) {
-  for (int64_t strip = 0; strip < rows; strip += 16) {
-    const int64_t end = smaller(strip + 16, rows);
+  for (int64_t strip = 0; strip < rows; strip += 8) {
+    const int64_t end = smaller(strip + 8, rows);
     for (int64_t j = 0; j < cols; ++j) {
       for (int64_t i = strip; i < end; ++i) {
         target[j * to + i] = f16_to_f32(source[i * from + j]);

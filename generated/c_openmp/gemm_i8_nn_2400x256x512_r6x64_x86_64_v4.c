@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    644f3dff3ef1  (command, templates and emitter)
-// Body      d1c862854684  (everything below this comment)
+// Inputs    5dc15a67b6d2  (command, templates and emitter)
+// Body      7f2a62d92ecf  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nn_2400x256x512_r6x64_x86_64_v4.h"
@@ -152,21 +152,31 @@ static inline void transpose_quads(const Element *source, int64_t from, Factor *
   *(QuadAt *)(target + 3 * to) = high(high02, high13);
 }
 
-// target[j][i] = source[i][j], with `from` and `to` elements between rows. Strips of 16 rows keep
-// the lines that are written in L1 until they are full.
+// The same for fewer elements.
+static inline void transpose_edge(int64_t rows, int64_t cols, const Element *source, int64_t from,
+                                  Factor *target, int64_t to) {
+  for (int64_t j = 0; j < cols; ++j) {
+    for (int64_t i = 0; i < rows; ++i) {
+      target[j * to + i] = (float)source[i * from + j];
+    }
+  }
+}
+
+// target[j][i] = source[i][j], with `from` and `to` elements between rows. Squares of 16 use up the
+// lines that are read, four at a time, and keep those that are written in L1 until they are full.
 static void transpose(int64_t rows, int64_t cols, const Element *source, int64_t from,
                       Factor *target, int64_t to) {
   for (int64_t strip = 0; strip < rows; strip += 16) {
     const int64_t end = smaller(strip + 16, rows);
-    for (int64_t j = 0; j < cols; j += 4) {
+    for (int64_t square = 0; square < cols; square += 16) {
+      const int64_t last = smaller(square + 16, cols);
       for (int64_t i = strip; i < end; i += 4) {
-        if (i + 4 <= end && j + 4 <= cols) {
-          transpose_quads(source + i * from + j, from, target + j * to + i, to);
-          continue;
-        }
-        for (int64_t jj = j; jj < smaller(j + 4, cols); ++jj) {
-          for (int64_t ii = i; ii < smaller(i + 4, end); ++ii) {
-            target[jj * to + ii] = (float)source[ii * from + jj];
+        for (int64_t j = square; j < last; j += 4) {
+          if (i + 4 <= end && j + 4 <= last) {
+            transpose_quads(source + i * from + j, from, target + j * to + i, to);
+          } else {
+            transpose_edge(smaller(4, end - i), smaller(4, last - j), source + i * from + j, from,
+                           target + j * to + i, to);
           }
         }
       }

@@ -120,7 +120,7 @@ class SkinnyGemmPlan(Plan):
             ),
             a_step="" if k_contiguous else " * call->lda",
             call_arguments=(*sizes, "a", *a.strides, "b", *b.strides),
-            group_bytes=block_m * block_k * multiplied.bytes,
+            group_bytes=block_m * (block_k + lanes) * multiplied.bytes,
             sums_bytes=block_m * block_n * multiplied.bytes,
         )
 

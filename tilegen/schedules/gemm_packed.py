@@ -212,4 +212,4 @@ def _default_micro(size: int, target: CpuTarget) -> Tile:
     lanes = target.vector_bytes // size
     if target.machine == "aarch64":
         return Tile((8, 2 * lanes))
-    return Tile((6, 4 * lanes)) if target.vector_registers >= 32 else Tile((6, 2 * lanes))
+    return Tile((6, 4 * lanes)) if target.vector_registers >= 32 else Tile((4, 3 * lanes))

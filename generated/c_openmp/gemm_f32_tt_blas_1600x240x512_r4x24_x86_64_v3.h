@@ -3,13 +3,13 @@
 //
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
-// Schedule  2400x256x512 r6x16
-// Inputs    2220dd4c259c  (command, templates and emitter)
-// Body      bdb089fbc9c5  (everything below this comment)
+// Schedule  1600x240x512 r4x24
+// Inputs    48baa63a838c  (command, templates and emitter)
+// Body      ae51c46230bd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
-#ifndef TILEGEN_GEMM_F32_TT_BLAS_2400X256X512_R6X16_X86_64_V3_H
-#define TILEGEN_GEMM_F32_TT_BLAS_2400X256X512_R6X16_X86_64_V3_H
+#ifndef TILEGEN_GEMM_F32_TT_BLAS_1600X240X512_R4X24_X86_64_V3_H
+#define TILEGEN_GEMM_F32_TT_BLAS_1600X240X512_R4X24_X86_64_V3_H
 
 #include <stdint.h>
 
@@ -34,7 +34,7 @@ extern "C" {
  * Returns
  *   0, EINVAL for a call that the function below refuses, or ENOMEM.
  */
-int tilegen_gemm_f32_tt_blas_2400x256x512_r6x16_x86_64_v3(
+int tilegen_gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3(
     int64_t m, int64_t n, int64_t k,
     const float *a, int64_t lda,
     const float *b, int64_t ldb,
@@ -49,7 +49,7 @@ int tilegen_gemm_f32_tt_blas_2400x256x512_r6x16_x86_64_v3(
  *   3  an array that has elements has no address
  *   4 the processor lacks one of avx2, fma
  */
-int tilegen_gemm_f32_tt_blas_2400x256x512_r6x16_x86_64_v3_supports(
+int tilegen_gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3_supports(
     int64_t m, int64_t n, int64_t k,
     const float *a, int64_t lda,
     const float *b, int64_t ldb,

@@ -3,12 +3,12 @@
 //
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
-// Schedule  2400x256x512 r6x16
-// Inputs    2220dd4c259c  (command, templates and emitter)
-// Body      f2029e305b72  (everything below this comment)
+// Schedule  1600x240x512 r4x24
+// Inputs    48baa63a838c  (command, templates and emitter)
+// Body      e160e0358d0f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
-#include "gemm_f32_tt_blas_2400x256x512_r6x16_x86_64_v3.h"
+#include "gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -29,7 +29,7 @@
 // last block the epilogue turns them into results while they are in L1. Every sum adds its
 // products in the order of K, whatever the number of threads.
 //
-// Memory of a thread, at most: B 524288 bytes, sums 2457600 bytes.
+// Memory of a thread, at most: B 491520 bytes, sums 1536000 bytes.
 
 // What follows, up to the launcher, is compiled for x86-64-v3, whatever the command line says.
 #if defined(__clang__)
@@ -43,11 +43,11 @@
 
 enum {
   // Schedule. Every other number in this file follows from these.
-  kBlockM = 2400,  // rows of results that share one packing of B
-  kBlockN = 256,  // columns of B that are packed at a time
+  kBlockM = 1600,  // rows of results that share one packing of B
+  kBlockN = 240,  // columns of B that are packed at a time
   kBlockK = 512,  // rows of B that are packed at a time
-  kMicroM = 6,  // rows of a micro tile
-  kMicroN = 16,  // columns of a micro tile, and of a sliver of B
+  kMicroM = 4,  // rows of a micro tile
+  kMicroN = 24,  // columns of a micro tile, and of a sliver of B
 
   // Costs in multiply-adds, by which cells are chosen.
   kThreadCost = 884736,  // starting a thread
@@ -58,7 +58,7 @@ enum {
 
   // Derived.
   kLanes = 8,  // elements of a vector register
-  kVectors = kMicroN / kLanes,  // 2
+  kVectors = kMicroN / kLanes,  // 3
   kLine = 64  // bytes of a cache line
 };
 static_assert(kBlockN % kMicroN == 0, "slivers must tile kBlockN");
@@ -117,9 +117,9 @@ static inline __attribute__((always_inline)) void multiply(
     int rows, int vectors, int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
     int first, Sum *tile, int64_t row_of_sums) {
   Vector sum[kMicroM][kVectors];  // [rows][vectors]
-#pragma GCC unroll 6
+#pragma GCC unroll 4
   for (int i = 0; i < rows; ++i) {
-#pragma GCC unroll 2
+#pragma GCC unroll 3
     for (int v = 0; v < vectors; ++v) {
       const Vector zero = {0};
       sum[i][v] = first ? zero : *(const Vector *)(tile + i * row_of_sums + v * kLanes);
@@ -128,21 +128,21 @@ static inline __attribute__((always_inline)) void multiply(
 #pragma GCC unroll 4
   for (int64_t k = 0; k < depth; ++k) {
     Vector b[kVectors];  // [vectors]
-#pragma GCC unroll 2
+#pragma GCC unroll 3
     for (int v = 0; v < vectors; ++v) {
       b[v] = *(const Vector *)(sliver + k * kMicroN + v * kLanes);
     }
-#pragma GCC unroll 6
+#pragma GCC unroll 4
     for (int i = 0; i < rows; ++i) {
-#pragma GCC unroll 2
+#pragma GCC unroll 3
       for (int v = 0; v < vectors; ++v) {
         sum[i][v] += a[i * lda + k] * b[v];
       }
     }
   }
-#pragma GCC unroll 6
+#pragma GCC unroll 4
   for (int i = 0; i < rows; ++i) {
-#pragma GCC unroll 2
+#pragma GCC unroll 3
     for (int v = 0; v < vectors; ++v) {
       *(Vector *)(tile + i * row_of_sums + v * kLanes) = sum[i][v];
     }
@@ -157,8 +157,11 @@ static inline __attribute__((always_inline)) void multiply_rows(
     case 1:
       multiply(rows, 1, depth, a, lda, sliver, first, tile, row_of_sums);
       break;
-    default:
+    case 2:
       multiply(rows, 2, depth, a, lda, sliver, first, tile, row_of_sums);
+      break;
+    default:
+      multiply(rows, 3, depth, a, lda, sliver, first, tile, row_of_sums);
       break;
   }
 }
@@ -175,14 +178,8 @@ static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, i
     case 3:
       multiply_rows(3, width, depth, a, lda, sliver, first, tile, row_of_sums);
       break;
-    case 4:
-      multiply_rows(4, width, depth, a, lda, sliver, first, tile, row_of_sums);
-      break;
-    case 5:
-      multiply_rows(5, width, depth, a, lda, sliver, first, tile, row_of_sums);
-      break;
     default:
-      multiply_rows(6, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(4, width, depth, a, lda, sliver, first, tile, row_of_sums);
       break;
   }
 }
@@ -377,7 +374,7 @@ static int choose_threads(const struct Call *call, int num_threads) {
 #pragma GCC pop_options
 #endif
 
-int tilegen_gemm_f32_tt_blas_2400x256x512_r6x16_x86_64_v3_supports(
+int tilegen_gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3_supports(
     int64_t m, int64_t n, int64_t k,
     const float *a, int64_t lda,
     const float *b, int64_t ldb,
@@ -410,14 +407,14 @@ int tilegen_gemm_f32_tt_blas_2400x256x512_r6x16_x86_64_v3_supports(
   return 0;
 }
 
-int tilegen_gemm_f32_tt_blas_2400x256x512_r6x16_x86_64_v3(
+int tilegen_gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3(
     int64_t m, int64_t n, int64_t k,
     const float *a, int64_t lda,
     const float *b, int64_t ldb,
     float *c, int64_t ldc,
     float alpha, float beta,
     int num_threads) {
-  const int refusal = tilegen_gemm_f32_tt_blas_2400x256x512_r6x16_x86_64_v3_supports(
+  const int refusal = tilegen_gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3_supports(
       m, n, k, a, lda, b, ldb, c, ldc);
   if (refusal != 0) {
     return EINVAL;
