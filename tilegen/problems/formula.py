@@ -87,6 +87,9 @@ class FormulaProblem(Problem):
         put("dtype", dtype(self.dtype))
         put("operands", _types(self.operands))
         put("out", _names(self.out))
+        carried = [s.name for s in fl.parse(self.text).statements if s.indices is not None]
+        if set(self.out.split(",")) == set(carried):
+            put("out", "")
         self._check_passes()  # binds and classifies, so that a wrong formula fails here
 
     def _check_passes(self) -> None:
@@ -105,10 +108,15 @@ class FormulaProblem(Problem):
         """The row of the table of named formulas, or None for a formula of the user's own."""
         return NAMED.get(self.formula)
 
+    @property
+    def text(self) -> str:
+        """The formula itself, where it was given by name too."""
+        return self.row.text if self.row else self.formula
+
     @functools.cached_property
     def parsed(self) -> fl.Formula:
         """The formula, with outputs that are not asked for turned into intermediates."""
-        parsed = fl.parse(self.row.text if self.row else self.formula)
+        parsed = fl.parse(self.text)
         if not self.out:
             return parsed
         wanted = self.out.split(",")
