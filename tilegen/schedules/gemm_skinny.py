@@ -25,7 +25,7 @@ class SkinnyGemm(Schedule):
 
     With K contiguous in B (layouts tn, nn) rows of A and of B are multiplied along K; with N contiguous
     (tt, nt) a few rows of B at a time pass through a wide strip of columns. Any number of rows is
-    computed right; up to about 48 this is the faster way.
+    computed right; up to about 16 this is faster than packing, as measured.
     """
 
     tile: Tile = option(
