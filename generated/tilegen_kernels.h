@@ -23,7 +23,7 @@
 #include "c_openmp/transpose_f32_32x64.h"
 
 #ifndef TILEGEN_NO_CUDA
-#include "cuda/add_rmsnorm_bf16_v32_l256_sm80.h"
+#include "cuda/add_rmsnorm_bf16_v32_sm80.h"
 #include "cuda/attention_bf16_d128_128x128_s2_sm90a.h"
 #include "cuda/attention_bf16_d128_causal_lse_128x128_s2_sm90a.h"
 #include "cuda/attention_bf16_d128_fd7bbaf_128x128_s2_sm90a.h"
@@ -55,7 +55,7 @@
 #include "cuda/gemm_tf32_tn_128x128x32_s7_c2_pp_sm90a.h"
 #include "cuda/gemm_tf32_tn_bias_relu_128x128x16_s3_sm80.h"
 #include "cuda/layernorm_bf16_v32_sm80.h"
-#include "cuda/softmax_f32_v32_l256_sm80.h"
+#include "cuda/softmax_f32_v32_sm80.h"
 #include "cuda/swiglu_bf16_x2_sm80.h"
 #include "cuda/total_f32_x2_sm80.h"
 #include "cuda/transpose_bf16_64_sm80.h"

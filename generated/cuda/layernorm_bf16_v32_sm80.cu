@@ -3,9 +3,9 @@
 //
 // Formula   mu = mean(x[m,n], n); d = x[m,n] - mu; y[m,n] = d * rsqrt(mean(d * d, n) + eps) *
 //           w[n] + b[n]
-// Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    6a8dbb9f7bad  (command, templates and emitter)
-// Body      c281d84f4fc6  (everything below this comment)
+// Schedule  32 elements a thread, 8 to 256 threads a row
+// Inputs    b263bd45ef28  (command, templates and emitter)
+// Body      85d5511863ca  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "layernorm_bf16_v32_sm80.h"
@@ -15,15 +15,15 @@
 
 // A row takes 3 passes, and stays in the registers of the threads that share it, so that memory is
 // read and written once: 8 threads up to 256 columns, 32 threads up to 1024 columns, 128 threads up
-// to 4096 columns, 256 threads up to 8192 columns, 512 threads up to 16384 columns. The launcher
-// picks the first of these that holds a row; longer rows are read again in every pass. Accesses are
-// 8 elements wide where sizes, strides and addresses permit, else one element. Sums are taken in a
-// fixed order: results do not depend on the launch.
+// to 4096 columns, 256 threads up to 8192 columns. The launcher picks the first of these that holds
+// a row; longer rows are read again in every pass. Accesses are 8 elements wide where sizes,
+// strides and addresses permit, else one element of rows half as long. Sums are taken in a fixed
+// order: results do not depend on the launch.
 namespace layernorm_bf16_v32_sm80 {
 
 constexpr int kWarp = 32;
 constexpr int kThreads = 128;  // of a block, unless one row needs more
-constexpr int kLongest = 512;  // threads of a block that has one row or less
+constexpr int kLongest = 256;  // threads of a block that has one row or less
 constexpr int kPartials = 32;  // warps that share a row, at most
 constexpr int kValues = 32;  // elements of a row that a thread holds
 constexpr int kVector = 8;  // elements of an access where addresses permit
@@ -104,7 +104,8 @@ __device__ __forceinline__ void short_rows(
     const __nv_bfloat16 *__restrict__ w,
     const __nv_bfloat16 *__restrict__ b,
     __nv_bfloat16 *__restrict__ y) {
-  constexpr int kSteps = kValues / kWidth;          // packs that a thread holds
+  // Packs that a thread holds; half as many single elements, each of which needs a condition.
+  constexpr int kSteps = kWidth == 1 ? kValues / 2 : kValues / kWidth;
   constexpr int kStride = kThreadsPerRow * kWidth;  // columns from one of them to the next
   constexpr int kBlock = threads_of_block(kThreadsPerRow);
   constexpr int kRows = kBlock > kThreadsPerRow ? kBlock / kThreadsPerRow : 1;  // at a time
@@ -311,16 +312,6 @@ extern "C" __global__ void __launch_bounds__(256)
   short_rows<1, 256>(args, args.x, args.w, args.b, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(512)
-    tilegen_layernorm_bf16_v32_sm80_512_vector(const Arguments args) {
-  short_rows<kVector, 512>(args, args.x, args.w, args.b, args.y);
-}
-
-extern "C" __global__ void __launch_bounds__(512)
-    tilegen_layernorm_bf16_v32_sm80_512_scalar(const Arguments args) {
-  short_rows<1, 512>(args, args.x, args.w, args.b, args.y);
-}
-
 extern "C" __global__ void __launch_bounds__(kLongest, 1)
     tilegen_layernorm_bf16_v32_sm80_long_vector(const Arguments args) {
   long_rows<kVector, kLongest>(args, args.x, args.w, args.b, args.y);
@@ -405,31 +396,28 @@ extern "C" cudaError_t tilegen_layernorm_bf16_v32_sm80(
       reinterpret_cast<uintptr_t>(y) % 16 == 0 &&
       y_stride_m % 8 == 0;
 
+  const int64_t held = aligned ? row_length : 2 * row_length;
+
   // The fewest threads that hold a row; the last condition that is true decides.
   auto vector = tilegen_layernorm_bf16_v32_sm80_long_vector;
   auto scalar = tilegen_layernorm_bf16_v32_sm80_long_scalar;
   int threads = kLongest, threads_per_row = kLongest;
-  if (row_length <= 16384) {
-    vector = tilegen_layernorm_bf16_v32_sm80_512_vector;
-    scalar = tilegen_layernorm_bf16_v32_sm80_512_scalar;
-    threads = 512, threads_per_row = 512;
-  }
-  if (row_length <= 8192) {
+  if (held <= 8192) {
     vector = tilegen_layernorm_bf16_v32_sm80_256_vector;
     scalar = tilegen_layernorm_bf16_v32_sm80_256_scalar;
     threads = 256, threads_per_row = 256;
   }
-  if (row_length <= 4096) {
+  if (held <= 4096) {
     vector = tilegen_layernorm_bf16_v32_sm80_128_vector;
     scalar = tilegen_layernorm_bf16_v32_sm80_128_scalar;
     threads = 128, threads_per_row = 128;
   }
-  if (row_length <= 1024) {
+  if (held <= 1024) {
     vector = tilegen_layernorm_bf16_v32_sm80_32_vector;
     scalar = tilegen_layernorm_bf16_v32_sm80_32_scalar;
     threads = 128, threads_per_row = 32;
   }
-  if (row_length <= 256) {
+  if (held <= 256) {
     vector = tilegen_layernorm_bf16_v32_sm80_8_vector;
     scalar = tilegen_layernorm_bf16_v32_sm80_8_scalar;
     threads = 128, threads_per_row = 8;

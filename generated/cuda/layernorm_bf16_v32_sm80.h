@@ -3,8 +3,8 @@
 //
 // Formula   mu = mean(x[m,n], n); d = x[m,n] - mu; y[m,n] = d * rsqrt(mean(d * d, n) + eps) *
 //           w[n] + b[n]
-// Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    6a8dbb9f7bad  (command, templates and emitter)
+// Schedule  32 elements a thread, 8 to 256 threads a row
+// Inputs    b263bd45ef28  (command, templates and emitter)
 // Body      6db27b5d10f5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -164,5 +164,5 @@ def _prose(plan: RowRegistersPlan) -> str:
         f"A row takes {passes}, and stays in the registers of the threads that share it, so that memory is read "
         f"and written once: {ladder}. The launcher picks the first of these that holds a row; longer rows are "
         f"read again in every pass. Accesses are {plan.vector} elements wide where sizes, strides and addresses "
-        f"permit, else one element. Sums are taken in a fixed order: results do not depend on the launch."
+        f"permit, else one element of rows half as long. Sums are taken in a fixed order: results do not depend on the launch."
     )

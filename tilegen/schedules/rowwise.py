@@ -38,7 +38,7 @@ class RowRegisters(FormulaSchedule):
         unit="threads",
     )
     longest: int = option(
-        512,
+        256,
         "Most threads that share a row; rows they cannot hold are read again in every pass.",
         kind=int,
         unit="threads",
@@ -62,10 +62,9 @@ class RowRegisters(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CudaTarget) -> RowRegisters:
-        """32 elements a thread of rows that up to 512 threads share, or 256 where registers end."""
-        values = max(32, vector(problem))
-        for longest in (512, 256):
-            made = cls(values=values, longest=longest)
+        """32 elements a thread of rows that up to 256 threads share, 16 where registers end."""
+        for values in (32, 16):
+            made = cls(values=max(values, vector(problem)))
             if not made.violations(problem, target):
                 return made
         return cls(values=vector(problem), longest=128)
@@ -120,7 +119,7 @@ class RowRegisters(FormulaSchedule):
         made = [f"v{self.values}"]
         if self.threads != 128:
             made.append(f"t{self.threads}")
-        if self.longest != 512:
+        if self.longest != 256:
             made.append(f"l{self.longest}")
         if self.cluster != 8:
             made.append(f"c{self.cluster}")

@@ -3,11 +3,11 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    facbec2d153d  (command, templates and emitter)
-// Body      0cd1336894a0  (everything below this comment)
+// Inputs    6f1f67e2944c  (command, templates and emitter)
+// Body      da9075dc6249  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
-#include "softmax_f32_v32_l256_sm80.h"
+#include "softmax_f32_v32_sm80.h"
 
 #include <stdint.h>
 
@@ -15,9 +15,9 @@
 // read and written once: 8 threads up to 256 columns, 32 threads up to 1024 columns, 128 threads up
 // to 4096 columns, 256 threads up to 8192 columns. The launcher picks the first of these that holds
 // a row; longer rows are read again in every pass. Accesses are 4 elements wide where sizes,
-// strides and addresses permit, else one element. Sums are taken in a fixed order: results do not
-// depend on the launch.
-namespace softmax_f32_v32_l256_sm80 {
+// strides and addresses permit, else one element of rows half as long. Sums are taken in a fixed
+// order: results do not depend on the launch.
+namespace softmax_f32_v32_sm80 {
 
 constexpr int kWarp = 32;
 constexpr int kThreads = 128;  // of a block, unless one row needs more
@@ -114,7 +114,8 @@ __device__ __forceinline__ void short_rows(
     const Arguments &args,
     const float *__restrict__ x,
     float *__restrict__ y) {
-  constexpr int kSteps = kValues / kWidth;          // packs that a thread holds
+  // Packs that a thread holds; half as many single elements, each of which needs a condition.
+  constexpr int kSteps = kWidth == 1 ? kValues / 2 : kValues / kWidth;
   constexpr int kStride = kThreadsPerRow * kWidth;  // columns from one of them to the next
   constexpr int kBlock = threads_of_block(kThreadsPerRow);
   constexpr int kRows = kBlock > kThreadsPerRow ? kBlock / kThreadsPerRow : 1;  // at a time
@@ -267,60 +268,60 @@ __device__ __forceinline__ void long_rows(
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_softmax_f32_v32_l256_sm80_8_vector(const Arguments args) {
+    tilegen_softmax_f32_v32_sm80_8_vector(const Arguments args) {
   short_rows<kVector, 8>(args, args.x, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_softmax_f32_v32_l256_sm80_8_scalar(const Arguments args) {
+    tilegen_softmax_f32_v32_sm80_8_scalar(const Arguments args) {
   short_rows<1, 8>(args, args.x, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_softmax_f32_v32_l256_sm80_32_vector(const Arguments args) {
+    tilegen_softmax_f32_v32_sm80_32_vector(const Arguments args) {
   short_rows<kVector, 32>(args, args.x, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_softmax_f32_v32_l256_sm80_32_scalar(const Arguments args) {
+    tilegen_softmax_f32_v32_sm80_32_scalar(const Arguments args) {
   short_rows<1, 32>(args, args.x, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_softmax_f32_v32_l256_sm80_128_vector(const Arguments args) {
+    tilegen_softmax_f32_v32_sm80_128_vector(const Arguments args) {
   short_rows<kVector, 128>(args, args.x, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    tilegen_softmax_f32_v32_l256_sm80_128_scalar(const Arguments args) {
+    tilegen_softmax_f32_v32_sm80_128_scalar(const Arguments args) {
   short_rows<1, 128>(args, args.x, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    tilegen_softmax_f32_v32_l256_sm80_256_vector(const Arguments args) {
+    tilegen_softmax_f32_v32_sm80_256_vector(const Arguments args) {
   short_rows<kVector, 256>(args, args.x, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    tilegen_softmax_f32_v32_l256_sm80_256_scalar(const Arguments args) {
+    tilegen_softmax_f32_v32_sm80_256_scalar(const Arguments args) {
   short_rows<1, 256>(args, args.x, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(kLongest, 1)
-    tilegen_softmax_f32_v32_l256_sm80_long_vector(const Arguments args) {
+    tilegen_softmax_f32_v32_sm80_long_vector(const Arguments args) {
   long_rows<kVector, kLongest>(args, args.x, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(kLongest, 1)
-    tilegen_softmax_f32_v32_l256_sm80_long_scalar(const Arguments args) {
+    tilegen_softmax_f32_v32_sm80_long_scalar(const Arguments args) {
   long_rows<1, kLongest>(args, args.x, args.y);
 }
 
-}  // namespace softmax_f32_v32_l256_sm80
+}  // namespace softmax_f32_v32_sm80
 
 #ifndef TILEGEN_DEVICE_ONLY
 
-extern "C" int tilegen_softmax_f32_v32_l256_sm80_supports(
+extern "C" int tilegen_softmax_f32_v32_sm80_supports(
     int64_t m, int64_t n,
     const void *x, int64_t x_stride_m,
     void *y, int64_t y_stride_m) {
@@ -342,12 +343,12 @@ extern "C" int tilegen_softmax_f32_v32_l256_sm80_supports(
   return 0;
 }
 
-extern "C" cudaError_t tilegen_softmax_f32_v32_l256_sm80(
+extern "C" cudaError_t tilegen_softmax_f32_v32_sm80(
     int64_t m, int64_t n,
     const void *x, int64_t x_stride_m,
     void *y, int64_t y_stride_m,
     cudaStream_t stream) {
-  const int refusal = tilegen_softmax_f32_v32_l256_sm80_supports(
+  const int refusal = tilegen_softmax_f32_v32_sm80_supports(
       m, n, x, x_stride_m, y, y_stride_m);
   if (refusal != 0) {
     return cudaErrorInvalidValue;
@@ -356,7 +357,7 @@ extern "C" cudaError_t tilegen_softmax_f32_v32_l256_sm80(
   if (m == 0 || n == 0) {
     return cudaSuccess;
   }
-  using namespace softmax_f32_v32_l256_sm80;
+  using namespace softmax_f32_v32_sm80;
   const Arguments args = {
       m,
       n,
@@ -374,28 +375,30 @@ extern "C" cudaError_t tilegen_softmax_f32_v32_l256_sm80(
       reinterpret_cast<uintptr_t>(y) % 16 == 0 &&
       y_stride_m % 4 == 0;
 
+  const int64_t held = aligned ? row_length : 2 * row_length;
+
   // The fewest threads that hold a row; the last condition that is true decides.
-  auto vector = tilegen_softmax_f32_v32_l256_sm80_long_vector;
-  auto scalar = tilegen_softmax_f32_v32_l256_sm80_long_scalar;
+  auto vector = tilegen_softmax_f32_v32_sm80_long_vector;
+  auto scalar = tilegen_softmax_f32_v32_sm80_long_scalar;
   int threads = kLongest, threads_per_row = kLongest;
-  if (row_length <= 8192) {
-    vector = tilegen_softmax_f32_v32_l256_sm80_256_vector;
-    scalar = tilegen_softmax_f32_v32_l256_sm80_256_scalar;
+  if (held <= 8192) {
+    vector = tilegen_softmax_f32_v32_sm80_256_vector;
+    scalar = tilegen_softmax_f32_v32_sm80_256_scalar;
     threads = 256, threads_per_row = 256;
   }
-  if (row_length <= 4096) {
-    vector = tilegen_softmax_f32_v32_l256_sm80_128_vector;
-    scalar = tilegen_softmax_f32_v32_l256_sm80_128_scalar;
+  if (held <= 4096) {
+    vector = tilegen_softmax_f32_v32_sm80_128_vector;
+    scalar = tilegen_softmax_f32_v32_sm80_128_scalar;
     threads = 128, threads_per_row = 128;
   }
-  if (row_length <= 1024) {
-    vector = tilegen_softmax_f32_v32_l256_sm80_32_vector;
-    scalar = tilegen_softmax_f32_v32_l256_sm80_32_scalar;
+  if (held <= 1024) {
+    vector = tilegen_softmax_f32_v32_sm80_32_vector;
+    scalar = tilegen_softmax_f32_v32_sm80_32_scalar;
     threads = 128, threads_per_row = 32;
   }
-  if (row_length <= 256) {
-    vector = tilegen_softmax_f32_v32_l256_sm80_8_vector;
-    scalar = tilegen_softmax_f32_v32_l256_sm80_8_scalar;
+  if (held <= 256) {
+    vector = tilegen_softmax_f32_v32_sm80_8_vector;
+    scalar = tilegen_softmax_f32_v32_sm80_8_scalar;
     threads = 128, threads_per_row = 8;
   }
 
