@@ -33,8 +33,9 @@ def page(folder: Path) -> str:
 def _section(path: Path, report: Report) -> str:
     machine = report.machine
     name = machine.get("name") or machine.get("cpu", "")
+    keys = ("driver_version", "cuda", "threads", "text")
     facts = [
-        f"{key} {machine[key]}" for key in ("driver_version", "cuda", "threads") if key in machine
+        f"{key} {machine[key]}" for key in keys if key in machine
     ]
     lines = [
         f"## {report.suite}",
