@@ -34,9 +34,7 @@ def _section(path: Path, report: Report) -> str:
     machine = report.machine
     name = machine.get("name") or machine.get("cpu", "")
     keys = ("driver_version", "cuda", "threads", "text")
-    facts = [
-        f"{key} {machine[key]}" for key in keys if key in machine
-    ]
+    facts = [f"{key} {machine[key]}" for key in keys if key in machine]
     lines = [
         f"## {report.suite}",
         "",

@@ -8,10 +8,15 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from tilegen.artifacts import project
 from tilegen.cli import options as opt
 from tilegen.cli.console import out
 from tilegen.emit import naming
+from tilegen.emit.render import render
 from tilegen.plans import make_plan
+from tilegen.simulate import Options
+from tilegen.targets import CudaTarget
+from tilegen.verify.simulated import simulate_case
 
 
 def plan(
@@ -25,6 +30,12 @@ def plan(
     target: opt.TargetOption = None,
     assignments: opt.SetOption = None,
     kernels: opt.GlobOption = "*",
+    costs: Annotated[
+        bool,
+        typer.Option(
+            "--costs", help="Simulate one call: bank conflicts and global sectors by line."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Show every derived number of a kernel and why: shared memory, registers, occupancy, intensity."""
@@ -43,6 +54,10 @@ def plan(
         for fact in facts:
             table.add_row(fact.name, fact.value, fact.why)
         out.print(table)
+        if costs and isinstance(spec.target, CudaTarget):
+            rendered = render(spec, project.style())
+            sizes = spec.problem.cases(spec.schedule.tile_extents())[-1]
+            out.print(simulate_case(rendered, sizes, Options(detectors=False)).text(costs=True))
         out.print()
     if as_json:
         typer.echo(json.dumps(rows, indent=2))

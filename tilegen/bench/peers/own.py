@@ -61,9 +61,7 @@ class OwnCpu(CpuPeer):
 
     def prepare(self, spec, sizes, arrays, scalars, threads) -> Callable[[], Any]:
         kernel = render(spec)
-        # Portable text names no instructions; its users compile it for the machine that runs it.
-        flags = () if spec.target.features else ("-march=native",)
-        built = Built(kernel.plan, build.library(kernel, flags), kernel.symbol)
+        built = Built(kernel.plan, build.library(kernel), kernel.symbol)
         return built.bound(arrays, scalars, threads)
 
 
