@@ -33,7 +33,7 @@ EPILOGUES: dict[str, str] = {
 ACCUMULATOR = {F64: F64, F32: F32, TF32: F32, F16: F32, BF16: F32, E4M3: F32, E5M2: F32}
 ACCUMULATOR |= {I8: I32, U8: I32}
 
-# Error of a sum in units of (|a|.|b|) on tensor cores that keep about 13 bits beside the largest addend.
+# Error of a sum in units of (|a|.|b|) on tensor cores that keep about 13 bits beside the largest addend; estimated.
 _COARSE_SUM = {E4M3: 2.0**-11, E5M2: 2.0**-11}
 
 # Relative error of one input after conversion to the type that is multiplied.
