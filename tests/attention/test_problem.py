@@ -120,7 +120,11 @@ def test_wrong_options_are_refused_in_words(options, error, words):
     "target, options, words",
     [
         ("sm_90a", {"tile": "128x256"}, ["registers", "240", "Legal:"]),
-        ("sm_90a", {"tile": "128x128", "stages": 3}, ["bytes of shared memory", "232448", "Legal:"]),
+        (
+            "sm_90a",
+            {"tile": "128x128", "stages": 3},
+            ["bytes of shared memory", "232448", "Legal:"],
+        ),
         ("sm_90a", {"tile": "256x64"}, ["64, 128 or 192"]),
         ("sm_90a", {"stages": 1}, ["1 stage"]),
         ("sm_80", {"tile": "256x128", "head_dim": 256}, ["bytes of shared memory", "166912"]),
@@ -140,7 +144,9 @@ def test_illegal_schedules_are_refused_with_numbers(target, options, words):
 
 def test_blocks_beyond_the_mask_are_skipped_in_the_text():
     """A window has a left edge, and blocks between the edges take the loop without a mask."""
-    text = next(iter(render(spec("sm_90a", dtype="bf16", mask="j <= i and i - j < window")).files.values()))
+    text = next(
+        iter(render(spec("sm_90a", dtype="bf16", mask="j <= i and i - j < window")).files.values())
+    )
     assert "tile.first_block = min(first_key(call, tile.first_row) / kBlockN" in text
     assert "next_block<false>" in text and text.count("next_block<true>(shared") == 2
     plain = next(iter(render(spec("sm_90a", dtype="bf16", causal=True)).files.values()))

@@ -11,7 +11,9 @@ from tilegen.errors import TilegenError
 TARGETS = [
     C,
     *(
-        pytest.param(t, marks=pytest.mark.skipif(not simulates(), reason="no nvcc or no C++ compiler"))
+        pytest.param(
+            t, marks=pytest.mark.skipif(not simulates(), reason="no nvcc or no C++ compiler")
+        )
         for t in GPUS
     ),
 ]
