@@ -50,6 +50,7 @@ _CONVERGENT = {
     "ldmatrix",
     "stmatrix",
     "movmatrix",
+    "wgmma",
 }
 
 
@@ -214,10 +215,14 @@ class _Wave:
         return instruction.opcode.startswith("mbarrier.try_wait")
 
     def _converged(self, instruction: Instruction, mask: Array) -> bool:
-        """Whether every live lane of each executing warp is here, or those that the member mask names."""
-        here = mask.reshape(-1, 32)
-        wanted = self.machine.alive.reshape(-1, 32) & here.any(1)[:, None]
+        """Whether every live lane of each executing warp is here, or those that the member mask names.
+
+        For wgmma it is the warpgroup: its four warps execute it together.
+        """
         name = instruction.opcode.split(".")[0]
+        width = 128 if name == "wgmma" else 32
+        here = mask.reshape(-1, width)
+        wanted = self.machine.alive.reshape(-1, width) & here.any(1)[:, None]
         if name in ("shfl", "vote", "redux", "match", "elect"):
             members = self.operands.raw(instruction.operands[-1], 32)().reshape(-1, 32)
             first = members[np.arange(len(here)), here.argmax(1)]
