@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT
+from tests.conftest import ROOT
 
 
 def test_emit_writes_source_and_header(tilegen, tmp_path):

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT
+from tests.conftest import ROOT
 
 ONE = '[[kernel]]\noperator = "gemm"\ntarget = "sm_75"\ndtype = "f32"\n'
 TWO = ONE + '\n[[kernel]]\noperator = "gemm"\ntarget = "sm_75"\ndtype = "f32"\nlayout = "tt"\n'

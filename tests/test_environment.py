@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+from tests.conftest import ROOT
 from tilegen.emit.render import render
 from tilegen.errors import BuildError, ToolMissing
 from tilegen.spec import KernelSpec

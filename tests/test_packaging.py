@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+from tests.conftest import ROOT
 from tilegen.emit.environment import template_root
 from tilegen.errors import TemplateFault
 

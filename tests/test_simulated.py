@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conftest import ROOT
+from tests.conftest import ROOT
 from tilegen.artifacts import kernel_list
 from tilegen.artifacts.check import render_list
 from tilegen.errors import ToolMissing

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tilegen as package
-from conftest import ROOT
+from tests.conftest import ROOT
 from tilegen.emit.render import render
 from tilegen.errors import BuildError, ToolMissing, UsageError
 from tilegen.runtime.bundle import load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conftest import ROOT
+from tests.conftest import ROOT
 from tilegen.tables import files, words
 from tilegen.targets import target
 

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import ROOT
+from tests.conftest import ROOT
 from tilegen.bench.suites import BenchCase
 from tilegen.errors import CheckFailed
 from tilegen.schedules.gemm_packed import PackedGemm
