@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterable
@@ -99,6 +100,13 @@ def environment() -> jinja2.Environment:
     return _shared[root]
 
 
+@functools.lru_cache(maxsize=1024)
+def _references(source: str) -> tuple[str, ...]:
+    """Names of the templates that a template's text imports by a constant name."""
+    tree = environment().parse(source)
+    return tuple(r for r in meta.find_referenced_templates(tree) if r is not None)
+
+
 def sources_of(env: jinja2.Environment, names: Iterable[str]) -> dict[str, str]:
     """Text of the given templates and of every template they import by a constant name."""
     found: dict[str, str] = {}
@@ -108,8 +116,7 @@ def sources_of(env: jinja2.Environment, names: Iterable[str]) -> dict[str, str]:
         if name in found:
             continue
         found[name] = env.loader.get_source(env, name)[0]
-        tree = env.parse(found[name])
-        queue += [r for r in meta.find_referenced_templates(tree) if r is not None]
+        queue += _references(found[name])
     return found
 
 
