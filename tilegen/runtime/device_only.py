@@ -14,7 +14,7 @@ from tilegen.emit.render import Rendered
 from tilegen.errors import ArgumentError
 from tilegen.runtime.arguments import View, marshal, require_supported
 from tilegen.runtime.driver import Driver
-from tilegen.runtime.gpu import driver, on_device
+from tilegen.runtime.gpu import driver, on_device, workspace
 from tilegen.simulate.host import Copy, Fill, Host, build_host
 from tilegen.simulate.launch import TENSOR_MAP_MAGIC, Launch
 from tilegen.targets import CudaTarget
@@ -61,19 +61,22 @@ class DeviceOnlyKernel:
         Raises:
             ArgumentError: the arrays do not fit, or the launcher refused the call.
         """
-        values, sizes = marshal(self.kernel.plan, views, scalars, 0)
-        supports = self._host.function(f"{self.kernel.symbol}_supports")
-        require_supported(self.kernel.plan, supports, values)
-        recording = self._host.record(self.kernel.symbol, values)
-        if recording.status:
-            raise ArgumentError(f"the launcher returned {recording.status} for sizes {sizes}")
-        for step in recording.steps:
-            if isinstance(step, Launch):
-                self._launch(step)
-            elif isinstance(step, Fill):
-                self._driver.fill(step.address, step.value, step.width, step.height, step.pitch)
-            elif isinstance(step, Copy):
-                self._driver.copy(step.to, step.source, step.size)
+        plan, symbol = self.kernel.plan, self.kernel.symbol
+        query = self._host.function(f"{symbol}_workspace") if plan.uses_workspace else None
+        supports = self._host.function(f"{symbol}_supports")
+        with workspace(plan, query, views, scalars) as space:
+            values, sizes = marshal(plan, views, scalars, 0, space)
+            require_supported(plan, supports, values)
+            recording = self._host.record(symbol, values)
+            if recording.status:
+                raise ArgumentError(f"the launcher returned {recording.status} for sizes {sizes}")
+            for step in recording.steps:
+                if isinstance(step, Launch):
+                    self._launch(step)
+                elif isinstance(step, Fill):
+                    self._driver.fill(step.address, step.value, step.width, step.height, step.pitch)
+                elif isinstance(step, Copy):
+                    self._driver.copy(step.to, step.source, step.size)
 
     def _launch(self, step: Launch) -> None:
         function = self._driver.function(self._module, step.kernel)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,7 @@ class GpuKernel:
         self._launch = getattr(self._dll, symbol)
         self._launch.restype = ctypes.c_int
         self._supports = getattr(self._dll, f"{symbol}_supports")
-        self._workspace = None
-        if plan.uses_workspace:
-            self._workspace = getattr(self._dll, f"{symbol}_workspace")
-            self._workspace.restype = ctypes.c_size_t
+        self._workspace = getattr(self._dll, f"{symbol}_workspace") if plan.uses_workspace else None
 
     def launch(
         self, arrays: Mapping[str, Any], scalars: Mapping[str, float], stream: int = 0
@@ -89,21 +87,10 @@ class GpuKernel:
         Raises:
             ArgumentError: the arrays do not fit, or the launcher returned an error.
         """
-        space = (0, 0)
-        memory = None
-        if self._workspace is not None:
-            _, sizes = marshal(self.plan, arrays, scalars, stream)
-            in_order = [ctypes.c_int64(sizes[s.name]) for s in self.plan.problem.sizes()]
-            count = max(1, self._workspace(*in_order))
-            memory = self._driver.mem_alloc(count)
-            self._driver.memset_d8(memory, 0, count)
-            space = (int(memory), count)
-        values, sizes = marshal(self.plan, arrays, scalars, stream, space)
-        require_supported(self.plan, self._supports, values)
-        status = self._launch(*values)
-        if memory is not None:
-            self._driver.Context.synchronize()
-            memory.free()
+        with workspace(self.plan, self._workspace, arrays, scalars, stream) as space:
+            values, sizes = marshal(self.plan, arrays, scalars, stream, space)
+            require_supported(self.plan, self._supports, values)
+            status = self._launch(*values)
         if status:
             name = _ERRORS.get(status, "cudaError")
             raise ArgumentError(f"the launcher returned {status} ({name}) for sizes {sizes}")
@@ -115,6 +102,42 @@ class GpuKernel:
             ArgumentError: as `launch`.
         """
         on_device(arrays, lambda views: self.launch(views, scalars))
+
+
+@contextmanager
+def workspace(
+    plan: Plan,
+    query: Callable[..., int] | None,
+    arrays: Mapping[str, Any],
+    scalars: Mapping[str, float],
+    stream: int = 0,
+) -> Iterator[tuple[int, int]]:
+    """Zeroed device memory of the size that a kernel's `_workspace` function asks for.
+
+    Args:
+        plan: what the kernel was emitted from.
+        query: that function; None for a kernel that needs no workspace.
+        arrays: device arrays by name, which give the sizes.
+        scalars: every run-time scalar by name.
+        stream: address of the stream that the kernel runs on.
+
+    Yields:
+        address and bytes; the memory is freed after the device has finished.
+    """
+    if query is None:
+        yield 0, 0
+        return
+    cuda = driver()
+    query.restype = ctypes.c_size_t
+    _, sizes = marshal(plan, arrays, scalars, stream)
+    count = max(1, query(*[ctypes.c_int64(sizes[s.name]) for s in plan.problem.sizes()]))
+    memory = cuda.mem_alloc(count)
+    try:
+        cuda.memset_d8(memory, 0, count)
+        yield int(memory), count
+        cuda.Context.synchronize()
+    finally:
+        memory.free()
 
 
 def on_device(arrays: Mapping[str, np.ndarray], call: Callable[[dict[str, View]], None]) -> None:
