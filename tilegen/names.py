@@ -1,4 +1,4 @@
-"""What may be a name in emitted C."""
+"""What may be a name in emitted C, and how a message counts things."""
 
 from __future__ import annotations
 
@@ -32,3 +32,8 @@ def c_ident(name: str) -> str:
             "Use letters, digits and underscores, not a keyword, not two leading underscores.",
         )
     return name
+
+
+def counted(count: int, singular: str, plural: str = "s") -> str:
+    """Return the count with its noun, with the plural's ending unless there is one: `1 warp`, `2 launches`."""
+    return f"{count} {singular}" if count == 1 else f"{count} {singular}{plural}"

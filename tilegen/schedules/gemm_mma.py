@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tilegen.fields import option
+from tilegen.names import counted
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.base import Schedule, Violation
 from tilegen.schedules.rules import tile_rank
@@ -161,8 +162,13 @@ class MmaGemm(Schedule):
         wm, wn = self.warps
         pair = 2 * MMA_BYTES // problem.storage.bytes
         rules = [
-            ("M", bm, wm * MMA_M, f"{wm} warps with parts of whole {MMA_M} rows"),
-            ("N", bn, wn * 2 * MMA_N, f"{wn} warps with parts of whole {2 * MMA_N} columns"),
+            ("M", bm, wm * MMA_M, f"{counted(wm, 'warp')} with parts of whole {MMA_M} rows"),
+            (
+                "N",
+                bn,
+                wn * 2 * MMA_N,
+                f"{counted(wn, 'warp')} with parts of whole {2 * MMA_N} columns",
+            ),
             ("K", bk, pair, f"pairs of steps of mma.sync in {problem.dtype}"),
         ]
         return [

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tilegen.emit.render import Rendered
 from tilegen.errors import ToolMissing
+from tilegen.names import counted
 from tilegen.targets import CpuTarget, CudaTarget
 from tilegen.toolchain import build
 from tilegen.toolchain.find import find_cc, find_nvcc, openmp_flags
@@ -59,13 +60,13 @@ def verify_kernel(kernel: Rendered, *, seeds: int = 1) -> Outcome:
 
 def _judge(kernel: Rendered, how: str, verdict: Verdict) -> Outcome:
     refused = f" ({verdict.refused} refused by _supports)" if verdict.refused else ""
-    summary = (
-        f"{how}, {verdict.cases} cases{refused}, largest error {verdict.worst:.3f} of its bound"
-    )
+    summary = f"{how}, {counted(verdict.cases, 'case')}{refused}, largest error {verdict.worst:.3f} of its bound"
     if verdict.ok:
         details = [f"at {verdict.worst_at}"] if verdict.worst_at else []
         return Outcome(kernel.stem, "ok", how, summary, details, verdict)
-    summary = f"{how}, {len(verdict.failures)} failures in {verdict.cases} cases"
+    summary = (
+        f"{how}, {counted(len(verdict.failures), 'failure')} in {counted(verdict.cases, 'case')}"
+    )
     return Outcome(kernel.stem, "FAILED", how, summary, verdict.failures[:5], verdict, exit_code=1)
 
 

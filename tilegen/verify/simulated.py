@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tilegen.emit.render import Rendered
 from tilegen.errors import CallRefused, UsageError
+from tilegen.names import counted
 from tilegen.runtime.simulated import SimulatedKernel
 from tilegen.simulate import Finding, Options, Outcome, as_json, report
 from tilegen.verify.oracle import FIRST_OWN_CODE, Case, case_grid, compare, prepare
@@ -57,7 +58,7 @@ class Simulated:
         seconds = sum(o.seconds for o in self.outcomes)
         state = "ok" if self.ok else "FOUND"
         lines = [
-            f"{state:<6} {self.kernel}: simulated, {len(self.cases)} cases, {len(self.outcomes)} launches, "
+            f"{state:<6} {self.kernel}: simulated, {counted(len(self.cases), 'case')}, {counted(len(self.outcomes), 'launch', 'es')}, "
             f"{steps} warp instructions in {seconds:.2f} s"
         ]
         lines.append(f"       largest error {self.worst[0]:.3f} of its bound")
