@@ -83,3 +83,9 @@ def test_no_arithmetic(path):
         bare = re.sub(r"\+ 1\b", "", expression)
         bare = re.sub(r"\([^)]*\)", "", bare)
         assert not re.search(r"\s[-+*/%]\s", bare), f"{path.name}: ${{{expression}}}"
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_k13_a_launcher_returns_the_error_of_its_own_launch(path):
+    # The runtime's last error may be an earlier call's; cudaLaunchKernelEx returns the launch's own.
+    assert not re.search(r"<<<|GetLastError|PeekAtLastError", path.read_text())

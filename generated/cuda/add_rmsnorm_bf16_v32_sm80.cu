@@ -3,8 +3,8 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    5c9df3941cda  (command, templates and emitter)
-// Body      5f1864ffd69d  (everything below this comment)
+// Inputs    d1fc4407dd50  (command, templates and emitter)
+// Body      cce22da33933  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "add_rmsnorm_bf16_v32_sm80.h"
@@ -443,8 +443,11 @@ extern "C" cudaError_t tilegen_add_rmsnorm_bf16_v32_sm80(
   const int64_t most = static_cast<int64_t>(multiprocessors) * kWaves;
   const int64_t blocks = (needed < most ? needed : most) * blocks_of_row;
   const auto kernel = aligned ? vector : scalar;
-  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream>>>(args);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, args);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

@@ -3,7 +3,7 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    5c9df3941cda  (command, templates and emitter)
+// Inputs    d1fc4407dd50  (command, templates and emitter)
 // Body      214b0a601e30  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    53cab5d068e3  (command, templates and emitter)
-// Body      6f8bf0054432  (everything below this comment)
+// Inputs    f75e3ca5afd9  (command, templates and emitter)
+// Body      3b8cc087041a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_causal_lse_128x128_s2_sm90a.h"
@@ -953,9 +953,12 @@ extern "C" cudaError_t tilegen_attention_bf16_d128_causal_lse_128x128_s2_sm90a(
     const int64_t threads = batch * heads * seq_q;
     const unsigned blocks = static_cast<unsigned>((threads + 127) / 128);
     const auto kernel = tilegen_attention_bf16_d128_causal_lse_128x128_s2_sm90a_no_keys;
-    kernel<<<blocks, 128, 0, stream>>>(static_cast<Element *>(o), o_stride_batch, o_stride_seq,
-                                       o_stride_head, call);
-    return cudaPeekAtLastError();
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(128);
+    config.stream = stream;
+    return cudaLaunchKernelEx(&config, kernel, static_cast<Element *>(o), o_stride_batch,
+                              o_stride_seq, o_stride_head, call);
   }
   if (workspace == nullptr || workspace_bytes < sizeof(uint32_t)) {
     return cudaErrorInvalidValue;
@@ -992,9 +995,13 @@ extern "C" cudaError_t tilegen_attention_bf16_d128_causal_lse_128x128_s2_sm90a(
   }
   const int64_t tiles = (seq_q + kBlockM - 1) / kBlockM * batch * heads;
   const unsigned blocks = static_cast<unsigned>(tiles < processors ? tiles : processors);
-  kernel<<<blocks, kThreads, sizeof(SharedStorage), stream>>>(
-      q_map, k_map, v_map, o_map, call, static_cast<uint32_t *>(workspace));
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = sizeof(SharedStorage);
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, q_map, k_map, v_map, o_map, call,
+                            static_cast<uint32_t *>(workspace));
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

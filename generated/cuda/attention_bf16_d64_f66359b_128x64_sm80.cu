@@ -4,8 +4,8 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    f3ce258b9501  (command, templates and emitter)
-// Body      aea16a983c2f  (everything below this comment)
+// Inputs    f02e238dbe32  (command, templates and emitter)
+// Body      16f1d9c1e82e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d64_f66359b_128x64_sm80.h"
@@ -535,12 +535,16 @@ extern "C" cudaError_t tilegen_attention_bf16_d64_f66359b_128x64_sm80(
     return error;
   }
   const int64_t tiles = (seq_q + kBlockM - 1) / kBlockM * batch * heads;
-  kernel<<<static_cast<unsigned>(tiles), kThreads, sizeof(SharedStorage), stream>>>(
-      static_cast<const Element *>(q), q_stride_batch, q_stride_seq, q_stride_head,
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(tiles));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = sizeof(SharedStorage);
+  config.stream = stream;
+  return cudaLaunchKernelEx(
+      &config, kernel, static_cast<const Element *>(q), q_stride_batch, q_stride_seq, q_stride_head,
       static_cast<const Element *>(k), k_stride_batch, k_stride_seq, k_stride_head,
       static_cast<const Element *>(v), v_stride_batch, v_stride_seq, v_stride_head,
       static_cast<Element *>(o), o_stride_batch, o_stride_seq, o_stride_head, call);
-  return cudaPeekAtLastError();
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

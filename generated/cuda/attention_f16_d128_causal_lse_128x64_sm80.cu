@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    759137d535d5  (command, templates and emitter)
-// Body      be1ded28cecb  (everything below this comment)
+// Inputs    e6d2151850e2  (command, templates and emitter)
+// Body      784647d629ef  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_f16_d128_causal_lse_128x64_sm80.h"
@@ -500,12 +500,16 @@ extern "C" cudaError_t tilegen_attention_f16_d128_causal_lse_128x64_sm80(
     return error;
   }
   const int64_t tiles = (seq_q + kBlockM - 1) / kBlockM * batch * heads;
-  kernel<<<static_cast<unsigned>(tiles), kThreads, sizeof(SharedStorage), stream>>>(
-      static_cast<const Element *>(q), q_stride_batch, q_stride_seq, q_stride_head,
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(tiles));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = sizeof(SharedStorage);
+  config.stream = stream;
+  return cudaLaunchKernelEx(
+      &config, kernel, static_cast<const Element *>(q), q_stride_batch, q_stride_seq, q_stride_head,
       static_cast<const Element *>(k), k_stride_batch, k_stride_seq, k_stride_head,
       static_cast<const Element *>(v), v_stride_batch, v_stride_seq, v_stride_head,
       static_cast<Element *>(o), o_stride_batch, o_stride_seq, o_stride_head, call);
-  return cudaPeekAtLastError();
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  blocks of 8 x 64 threads
-// Inputs    654266da7278  (command, templates and emitter)
-// Body      f6f2a2288d5c  (everything below this comment)
+// Inputs    7e9ae7a6034e  (command, templates and emitter)
+// Body      67feef48f095  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_sum_f32_8x64_sm80.h"
@@ -185,8 +185,11 @@ extern "C" cudaError_t tilegen_column_sum_f32_8x64_sm80(
   const auto kernel = aligned
       ? tilegen_column_sum_f32_8x64_sm80_vector
       : tilegen_column_sum_f32_8x64_sm80_scalar;
-  kernel<<<blocks, kThreads, 0, stream>>>(args);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, args);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2 any
-// Inputs    24b6638fd4aa  (command, templates and emitter)
-// Body      3bcd617092ac  (everything below this comment)
+// Inputs    3bda520b761d  (command, templates and emitter)
+// Body      51c441f05bb3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x256x64_s4_c2_any_sm90a.h"
@@ -632,8 +632,16 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_128x256x64_s4_c2_any_sm90a(
     if (workspace_bytes < repacked_bytes(m, n, k)) {
       return cudaErrorInvalidValue;
     }
-    repack<<<kRepackBlocks, kRepackThreads, 0, stream>>>(
-        static_cast<const Element *>(a), lda, space, copied, m, k);
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(kRepackBlocks);
+    config.blockDim = dim3(kRepackThreads);
+    config.stream = stream;
+    const cudaError_t error =
+        cudaLaunchKernelEx(&config, repack, static_cast<const Element *>(a), lda, space,
+                           copied, m, k);
+    if (error != cudaSuccess) {
+      return error;
+    }
     a = space;
     lda = copied;
   }
@@ -644,8 +652,16 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_128x256x64_s4_c2_any_sm90a(
     if (workspace_bytes < repacked_bytes(m, n, k)) {
       return cudaErrorInvalidValue;
     }
-    repack<<<kRepackBlocks, kRepackThreads, 0, stream>>>(
-        static_cast<const Element *>(b), ldb, space, copied, n, k);
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(kRepackBlocks);
+    config.blockDim = dim3(kRepackThreads);
+    config.stream = stream;
+    const cudaError_t error =
+        cudaLaunchKernelEx(&config, repack, static_cast<const Element *>(b), ldb, space,
+                           copied, n, k);
+    if (error != cudaSuccess) {
+      return error;
+    }
     b = space;
     ldb = copied;
   }

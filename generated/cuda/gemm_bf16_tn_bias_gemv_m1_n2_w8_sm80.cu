@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  gemv m1 n2 w8
-// Inputs    3ea6d2dd9579  (command, templates and emitter)
-// Body      c3d2f5b6b098  (everything below this comment)
+// Inputs    acf4da15af22  (command, templates and emitter)
+// Body      3dd43a9092ca  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80.h"
@@ -271,9 +271,12 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80(
     kernel = tilegen_gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80_vector;
   }
   const int64_t blocks = (n + kGroups * kColumns - 1) / (kGroups * kColumns);
-  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-      shape, static_cast<const Element *>(a), lda, static_cast<const Element *>(b), ldb, epilogue);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, shape, static_cast<const Element *>(a), lda,
+                            static_cast<const Element *>(b), ldb, epilogue);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

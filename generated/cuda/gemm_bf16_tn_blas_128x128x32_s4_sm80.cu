@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s4
-// Inputs    fe8299749087  (command, templates and emitter)
-// Body      7c46e60d572d  (everything below this comment)
+// Inputs    ffa11bec010b  (command, templates and emitter)
+// Body      0d60744e4d7a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_blas_128x128x32_s4_sm80.h"
@@ -555,10 +555,13 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_blas_128x128x32_s4_sm80(
   if (status != cudaSuccess) {
     return status;
   }
-  kernel<<<static_cast<unsigned>(shape.tiles), kThreads, kSharedBytes, stream>>>(
-      shape, static_cast<const Element *>(a), lda, static_cast<const Element *>(b), ldb, epilogue,
-      width);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(shape.tiles));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = kSharedBytes;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, shape, static_cast<const Element *>(a), lda,
+                            static_cast<const Element *>(b), ldb, epilogue, width);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s5 c2 pp
-// Inputs    d2dfd1251e93  (command, templates and emitter)
+// Inputs    c967704e5129  (command, templates and emitter)
 // Body      f385cd313350  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    334bdc73eb01  (command, templates and emitter)
+// Inputs    93d3334a3687  (command, templates and emitter)
 // Body      b0b1f0f54e17  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

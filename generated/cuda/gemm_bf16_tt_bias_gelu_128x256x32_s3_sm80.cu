@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x256x32 s3
-// Inputs    9d39c7618636  (command, templates and emitter)
-// Body      030e89310111  (everything below this comment)
+// Inputs    5b7ff82c57ba  (command, templates and emitter)
+// Body      a9515b95fd72  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tt_bias_gelu_128x256x32_s3_sm80.h"
@@ -568,10 +568,13 @@ extern "C" cudaError_t tilegen_gemm_bf16_tt_bias_gelu_128x256x32_s3_sm80(
   if (status != cudaSuccess) {
     return status;
   }
-  kernel<<<static_cast<unsigned>(shape.tiles), kThreads, kSharedBytes, stream>>>(
-      shape, static_cast<const Element *>(a), lda, static_cast<const Element *>(b), ldb, epilogue,
-      width);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(shape.tiles));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = kSharedBytes;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, shape, static_cast<const Element *>(a), lda,
+                            static_cast<const Element *>(b), ldb, epilogue, width);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    e6ffc79608c3  (command, templates and emitter)
-// Body      c7171012cce6  (everything below this comment)
+// Inputs    37412848de4e  (command, templates and emitter)
+// Body      69c19c64cdbc  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_nn_residual_128x128x32_s3_sm80.h"
@@ -571,10 +571,13 @@ extern "C" cudaError_t tilegen_gemm_f16_nn_residual_128x128x32_s3_sm80(
   if (status != cudaSuccess) {
     return status;
   }
-  kernel<<<static_cast<unsigned>(shape.tiles), kThreads, kSharedBytes, stream>>>(
-      shape, static_cast<const Element *>(a), lda, static_cast<const Element *>(b), ldb, epilogue,
-      width);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(shape.tiles));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = kSharedBytes;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, shape, static_cast<const Element *>(a), lda,
+                            static_cast<const Element *>(b), ldb, epilogue, width);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  64x64x64 s3
-// Inputs    2f06eef1dda7  (command, templates and emitter)
-// Body      8f61c813189a  (everything below this comment)
+// Inputs    935f45866a47  (command, templates and emitter)
+// Body      35c8efbac12c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_nt_batched_64x64x64_s3_sm80.h"
@@ -551,10 +551,13 @@ extern "C" cudaError_t tilegen_gemm_f16_nt_batched_64x64x64_s3_sm80(
   if (status != cudaSuccess) {
     return status;
   }
-  kernel<<<static_cast<unsigned>(shape.tiles), kThreads, kSharedBytes, stream>>>(
-      shape, static_cast<const Element *>(a), lda, static_cast<const Element *>(b), ldb, epilogue,
-      width);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(shape.tiles));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = kSharedBytes;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, shape, static_cast<const Element *>(a), lda,
+                            static_cast<const Element *>(b), ldb, epilogue, width);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

@@ -3,8 +3,8 @@
 //
 // Formula   z[m,n] = acc + bias[n]; c[m,n] = silu(z) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    1b2ecace00d4  (command, templates and emitter)
-// Body      de1febd622d2  (everything below this comment)
+// Inputs    477932ecda82  (command, templates and emitter)
+// Body      4e0719d20f07  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_tn_e53fb96_128x128x32_s3_sm80.h"
@@ -584,10 +584,13 @@ extern "C" cudaError_t tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80(
   if (status != cudaSuccess) {
     return status;
   }
-  kernel<<<static_cast<unsigned>(shape.tiles), kThreads, kSharedBytes, stream>>>(
-      shape, static_cast<const Element *>(a), lda, static_cast<const Element *>(b), ldb, epilogue,
-      width);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(shape.tiles));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = kSharedBytes;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, shape, static_cast<const Element *>(a), lda,
+                            static_cast<const Element *>(b), ldb, epilogue, width);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x16
-// Inputs    8df86a798e06  (command, templates and emitter)
-// Body      ab62e92ca380  (everything below this comment)
+// Inputs    6a3fe7e570bf  (command, templates and emitter)
+// Body      b664a75be401  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tn_128x128x16_sm75.h"
@@ -330,9 +330,12 @@ extern "C" cudaError_t tilegen_gemm_f32_tn_128x128x16_sm75(
   }
   const int64_t most = 2147483647;  // blocks that a grid may have
   const unsigned blocks = static_cast<unsigned>(shape.tiles < most ? shape.tiles : most);
-  kernel<<<blocks, kThreads, 0, stream>>>(shape, static_cast<const Element *>(a), lda,
-                                          static_cast<const Element *>(b), ldb, epilogue);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, shape, static_cast<const Element *>(a), lda,
+                            static_cast<const Element *>(b), ldb, epilogue);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x16
-// Inputs    4c9bae2d2408  (command, templates and emitter)
-// Body      14b9ace6c4b5  (everything below this comment)
+// Inputs    3ff1d336afb5  (command, templates and emitter)
+// Body      515e224e1546  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_blas_128x128x16_sm75.h"
@@ -337,9 +337,12 @@ extern "C" cudaError_t tilegen_gemm_f32_tt_blas_128x128x16_sm75(
   }
   const int64_t most = 2147483647;  // blocks that a grid may have
   const unsigned blocks = static_cast<unsigned>(shape.tiles < most ? shape.tiles : most);
-  kernel<<<blocks, kThreads, 0, stream>>>(shape, static_cast<const Element *>(a), lda,
-                                          static_cast<const Element *>(b), ldb, epilogue);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, shape, static_cast<const Element *>(a), lda,
+                            static_cast<const Element *>(b), ldb, epilogue);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

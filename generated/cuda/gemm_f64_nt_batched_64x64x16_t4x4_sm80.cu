@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  64x64x16 t4x4
-// Inputs    3d5e74fb32aa  (command, templates and emitter)
-// Body      dce8863961ab  (everything below this comment)
+// Inputs    c72f00876ec4  (command, templates and emitter)
+// Body      6a7985366b7e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f64_nt_batched_64x64x16_t4x4_sm80.h"
@@ -336,9 +336,12 @@ extern "C" cudaError_t tilegen_gemm_f64_nt_batched_64x64x16_t4x4_sm80(
   }
   const int64_t most = 2147483647;  // blocks that a grid may have
   const unsigned blocks = static_cast<unsigned>(shape.tiles < most ? shape.tiles : most);
-  kernel<<<blocks, kThreads, 0, stream>>>(shape, static_cast<const Element *>(a), lda,
-                                          static_cast<const Element *>(b), ldb, epilogue);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, shape, static_cast<const Element *>(a), lda,
+                            static_cast<const Element *>(b), ldb, epilogue);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

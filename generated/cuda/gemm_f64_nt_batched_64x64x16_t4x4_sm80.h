@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  64x64x16 t4x4
-// Inputs    3d5e74fb32aa  (command, templates and emitter)
+// Inputs    c72f00876ec4  (command, templates and emitter)
 // Body      3d244d7d003c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s7 c2 pp
-// Inputs    8314d29a338c  (command, templates and emitter)
+// Inputs    e9c4e3d36a2d  (command, templates and emitter)
 // Body      cc6564b35711  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = relu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x16 s3
-// Inputs    6dd3d997124f  (command, templates and emitter)
-// Body      222619295a85  (everything below this comment)
+// Inputs    a40f7325ce31  (command, templates and emitter)
+// Body      cf60f3a71755  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_tf32_tn_bias_relu_128x128x16_s3_sm80.h"
@@ -535,10 +535,13 @@ extern "C" cudaError_t tilegen_gemm_tf32_tn_bias_relu_128x128x16_s3_sm80(
   if (status != cudaSuccess) {
     return status;
   }
-  kernel<<<static_cast<unsigned>(shape.tiles), kThreads, kSharedBytes, stream>>>(
-      shape, static_cast<const Element *>(a), lda, static_cast<const Element *>(b), ldb, epilogue,
-      width);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(shape.tiles));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = kSharedBytes;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, shape, static_cast<const Element *>(a), lda,
+                            static_cast<const Element *>(b), ldb, epilogue, width);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

@@ -4,8 +4,8 @@
 // Formula   mu = mean(x[m,n], n); d = x[m,n] - mu; y[m,n] = d * rsqrt(mean(d * d, n) + eps) *
 //           w[n] + b[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    b263bd45ef28  (command, templates and emitter)
-// Body      85d5511863ca  (everything below this comment)
+// Inputs    b9190f4673dc  (command, templates and emitter)
+// Body      f59a63c5c904  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "layernorm_bf16_v32_sm80.h"
@@ -438,8 +438,11 @@ extern "C" cudaError_t tilegen_layernorm_bf16_v32_sm80(
   const int64_t most = static_cast<int64_t>(multiprocessors) * kWaves;
   const int64_t blocks = (needed < most ? needed : most) * blocks_of_row;
   const auto kernel = aligned ? vector : scalar;
-  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream>>>(args);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, args);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    6f1f67e2944c  (command, templates and emitter)
-// Body      da9075dc6249  (everything below this comment)
+// Inputs    9e5c31c0f196  (command, templates and emitter)
+// Body      2a18230014f0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_v32_sm80.h"
@@ -417,8 +417,11 @@ extern "C" cudaError_t tilegen_softmax_f32_v32_sm80(
   const int64_t most = static_cast<int64_t>(multiprocessors) * kWaves;
   const int64_t blocks = (needed < most ? needed : most) * blocks_of_row;
   const auto kernel = aligned ? vector : scalar;
-  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream>>>(args);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, args);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = silu(g[m,n]) * u[m,n]
 // Schedule  blocks of 256 threads, 2 accesses each of 8 elements
-// Inputs    bf3a74133b03  (command, templates and emitter)
-// Body      40aa2a78fbab  (everything below this comment)
+// Inputs    50455c7a707d  (command, templates and emitter)
+// Body      1df9c6bf98ff  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "swiglu_bf16_x2_sm80.h"
@@ -212,8 +212,11 @@ extern "C" cudaError_t tilegen_swiglu_bf16_x2_sm80(
   const auto kernel = aligned
       ? tilegen_swiglu_bf16_x2_sm80_vector
       : tilegen_swiglu_bf16_x2_sm80_scalar;
-  kernel<<<blocks, kThreads, 0, stream>>>(args);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, args);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

@@ -3,8 +3,8 @@
 //
 // Formula   y = sum(x[m,n], (m, n))
 // Schedule  at most 1056 blocks of 512 threads, 2 accesses each
-// Inputs    8045c3f66a64  (command, templates and emitter)
-// Body      6c1ea6586ddf  (everything below this comment)
+// Inputs    9aa98b509d3c  (command, templates and emitter)
+// Body      f6073d4f05cb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "total_f32_x2_sm80.h"
@@ -231,11 +231,18 @@ extern "C" cudaError_t tilegen_total_f32_x2_sm80(
   const auto kernel = aligned
       ? tilegen_total_f32_x2_sm80_vector
       : tilegen_total_f32_x2_sm80_scalar;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(args.parts));
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
   if (args.parts > 0) {
-    kernel<<<static_cast<unsigned>(args.parts), kThreads, 0, stream>>>(args);
+    const cudaError_t error = cudaLaunchKernelEx(&config, kernel, args);
+    if (error != cudaSuccess) {
+      return error;
+    }
   }
-  tilegen_total_f32_x2_sm80_finish<<<1, kThreads, 0, stream>>>(args);
-  return cudaPeekAtLastError();
+  config.gridDim = dim3(1);
+  return cudaLaunchKernelEx(&config, tilegen_total_f32_x2_sm80_finish, args);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

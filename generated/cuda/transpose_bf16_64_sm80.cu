@@ -3,8 +3,8 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 64 x 64, 128 threads
-// Inputs    82d5fb490d10  (command, templates and emitter)
-// Body      1d41c8eba475  (everything below this comment)
+// Inputs    fa9a58f59bd2  (command, templates and emitter)
+// Body      2a88e6c92be0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "transpose_bf16_64_sm80.h"
@@ -181,8 +181,11 @@ extern "C" cudaError_t tilegen_transpose_bf16_64_sm80(
   const auto kernel = aligned
       ? tilegen_transpose_bf16_64_sm80_vector
       : tilegen_transpose_bf16_64_sm80_scalar;
-  kernel<<<grid, kThreads, 0, stream>>>(args);
-  return cudaPeekAtLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(grid);
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, args);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY
