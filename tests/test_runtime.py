@@ -8,6 +8,8 @@ import pytest
 
 import tilegen as tg
 from tilegen.errors import ArgumentError
+from tilegen.runtime import gpu
+from tilegen.targets import target
 from tilegen.values import BF16, F32
 
 
@@ -129,3 +131,16 @@ def test_formula_as_a_python_function():
     a, b, bias = draw(5, 7), draw(9, 7), draw(9)
     h = a @ b.T + bias
     np.testing.assert_allclose(kernel(a, b, bias), h / (1 + np.exp(-h)), rtol=1e-4, atol=1e-5)
+
+
+def test_m09_a_missing_image_names_both_architectures(monkeypatch):
+    monkeypatch.setattr(gpu, "compute_capability", lambda: 90)
+    error = gpu.launch_failure(209, target("sm_80"), {"m": 1})
+    assert "built for sm_80" in error.message and "this GPU is sm_90" in error.message
+    assert "--target" in error.hint
+
+
+def test_d19_out_of_resources_names_registers():
+    error = gpu.launch_failure(701, target("sm_90a"), {"m": 7})
+    assert "registers" in error.message and "'m': 7" in error.message
+    assert "shared memory" not in error.message.lower()

@@ -14,9 +14,16 @@ from tilegen.errors import ArgumentError, ToolMissing
 from tilegen.plans.base import Plan
 from tilegen.runtime.arguments import View, marshal, require_supported
 
-# Values of cudaError_t that a wrong call gives, named in messages.
-_ERRORS = {1: "cudaErrorInvalidValue", 9: "cudaErrorInvalidConfiguration", 700: "illegal address"}
-_ERRORS |= {701: "launch out of resources", 715: "illegal instruction", 209: "no kernel image"}
+# Values of cudaError_t that a launcher can return, and what each means for the caller.
+_INVALID_VALUE, _NO_IMAGE, _OUT_OF_RESOURCES = 1, 209, 701
+_ERRORS = {
+    _INVALID_VALUE: "cudaErrorInvalidValue",
+    9: "cudaErrorInvalidConfiguration",
+    _NO_IMAGE: "cudaErrorNoKernelImageForDevice",
+    700: "cudaErrorIllegalAddress",
+    _OUT_OF_RESOURCES: "cudaErrorLaunchOutOfResources",
+    715: "cudaErrorIllegalInstruction",
+}
 
 
 def driver() -> Any:
@@ -56,6 +63,28 @@ def compute_capability() -> int:
     return 10 * major + minor
 
 
+def launch_failure(status: int, built_for: Any, sizes: Mapping[str, int]) -> ArgumentError:
+    """The error of a launch that did not happen.
+
+    Args:
+        status: the launcher's cudaError_t.
+        built_for: the target that the kernel was compiled for.
+        sizes: the sizes of the call, by name.
+    """
+    named = f"the launcher returned {status} ({_ERRORS.get(status, 'a cudaError_t')})"
+    if status == _NO_IMAGE:
+        return ArgumentError(
+            f"{named}: it was built for {built_for}, and this GPU is sm_{compute_capability()}",
+            "Build the kernel for this GPU: emit and build it with its --target.",
+        )
+    if status == _OUT_OF_RESOURCES:
+        return ArgumentError(
+            f"{named}: the registers of all threads of a block do not fit, for sizes {sizes}",
+            "Shared memory is not the cause. Choose a smaller tile or fewer threads.",
+        )
+    return ArgumentError(f"{named} for sizes {sizes}")
+
+
 class GpuKernel:
     """A CUDA kernel's host launcher, loaded from its shared library.
 
@@ -92,8 +121,7 @@ class GpuKernel:
             require_supported(self.plan, self._supports, values)
             status = self._launch(*values)
         if status:
-            name = _ERRORS.get(status, "cudaError")
-            raise ArgumentError(f"the launcher returned {status} ({name}) for sizes {sizes}")
+            raise launch_failure(status, self.plan.target, sizes)
 
     def run(self, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, float]) -> None:
         """Compute on NumPy arrays: copy them to the device, launch, copy written ones back.
