@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = [
     {"errors"},
     {"names"},
+    {"packages"},
     {"shared_files"},
     {"values"},
     {"fields"},

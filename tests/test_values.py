@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilegen.errors import UsageError
+from tilegen.schedules.gemm_simt import SimtGemm
 from tilegen.targets import TARGETS, CudaTarget, target
 from tilegen.values import DTYPES, Layout, Tile, dtype
 
@@ -70,3 +71,15 @@ def test_gencode_is_always_the_long_form():
 def test_unknown_target():
     with pytest.raises(UsageError, match="did you mean 'sm_80'"):
         target("sm80")
+
+
+def test_a_tile_is_read_from_text_and_from_integers():
+    assert Tile.parse("64x32x16") == Tile.parse((64, 32, 16)) == Tile.parse([64, 32, 16])
+    with pytest.raises(UsageError, match="'64x0' is not a tile"):
+        Tile.parse((64, 0))
+
+
+def test_a_schedule_reads_its_fields_from_text():
+    assert SimtGemm(tile="64x64x16") == SimtGemm(tile=(64, 64, 16))
+    with pytest.raises(UsageError, match="--tile: 'wide' is not a tile"):
+        SimtGemm(tile="wide")

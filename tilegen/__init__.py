@@ -15,14 +15,21 @@ from typing import Any
 
 # Public names and the modules they come from; imported when first used, so that `import tilegen` is quick.
 _PUBLIC = {
+    "Attention": "tilegen.problems.attention",
+    "FormulaProblem": "tilegen.problems.formula",
     "Gemm": "tilegen.problems.gemm",
+    "GemvGemm": "tilegen.schedules.gemm_gemv",
     "Kernel": "tilegen.kernel",
     "KernelSpec": "tilegen.spec",
+    "MmaGemm": "tilegen.schedules.gemm_mma",
+    "PackedGemm": "tilegen.schedules.gemm_packed",
     "SimtGemm": "tilegen.schedules.gemm_simt",
     "TilegenError": "tilegen.errors",
+    "WgmmaGemm": "tilegen.schedules.gemm_wgmma",
     "emit": "tilegen.emit",
     "formula": "tilegen.formula",
     "load": "tilegen.runtime.bundle",
+    "simulate": "tilegen.simulate",
     "target": "tilegen.targets",
 }
 
@@ -33,5 +40,5 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'tilegen' has no attribute '{name}'")
     module = importlib.import_module(_PUBLIC[name])
-    # `emit` and `formula` are packages that can be called.
-    return module if name in ("emit", "formula") else getattr(module, name)
+    # `emit`, `formula` and `simulate` are packages that can be called.
+    return module if module.__name__ == f"tilegen.{name}" else getattr(module, name)

@@ -1,17 +1,24 @@
-"""The Python API: emit a kernel, build it, call it on arrays."""
+"""The Python API: emit a kernel, build it, call it on arrays, simulate it."""
 
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from tilegen import fields
 from tilegen.artifacts.writer import Written, write_files
 from tilegen.emit.render import Rendered, Style, render
+from tilegen.errors import ArgumentError, UsageError
 from tilegen.problems.base import Problem
 from tilegen.registry import schedule_class
 from tilegen.runtime.call import call
+from tilegen.runtime.simulated import SimulatedKernel
 from tilegen.schedules.base import Schedule, require_legal
+from tilegen.simulate import Finding, Options, Outcome, report
 from tilegen.spec import KernelSpec
 from tilegen.targets import CudaTarget, Target
 from tilegen.targets import target as find_target
@@ -93,25 +100,93 @@ class Kernel:
 
 
 def emit(
-    problem: Problem,
+    problem: Problem | str,
     schedule: Schedule | None = None,
     target: str | Target = "sm_80",
     *,
     style: Style = Style(),
+    **options: Any,
 ) -> Kernel:
     """Emit the kernel of a problem.
 
     Args:
-        problem: what is computed.
+        problem: what is computed: a Problem, or as on the command line an operator or a formula.
         schedule: how; the target's default if not given.
         target: where: `sm_80`, `sm_90a`, `portable`, `x86-64-v4`, ...
         style: prefix and licence of the text.
+        options: with a problem in words its fields and the schedule's, as `tilegen fields` lists them:
+            `tilegen.emit("softmax", dtype="bf16")`, `tilegen.emit("gemm", tile="64x64x32")`.
 
     Raises:
+        UsageError: an operator, a formula or an option that is not known.
         IllegalSchedule: the schedule does not fit; the message gives numbers and legal values.
     """
     where = find_target(target)
+    if isinstance(problem, str):
+        spec = KernelSpec.make(problem, where, {k: fields.to_text(v) for k, v in options.items()})
+        problem, schedule = spec.problem, schedule or spec.schedule
+    elif options:
+        raise UsageError(
+            f"{', '.join(options)} given beside a {type(problem).__name__}",
+            "Give options to the problem or to the schedule, or name the operator in words.",
+        )
     if schedule is None:
         schedule = schedule_class(problem, where).default(problem, where)
     require_legal(schedule, problem, where)
     return Kernel(render(KernelSpec(problem, schedule, where), style))
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What simulating a call gave.
+
+    Attributes:
+        result: the output array, or a tuple of them in C order.
+        outcomes: one for each launch: counters, steps, seconds.
+        findings: hazards and broken rules of the runtime; empty for a clean run.
+    """
+
+    result: Any
+    outcomes: tuple[Outcome, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    def __str__(self) -> str:
+        return "\n".join(report(outcome) for outcome in self.outcomes)
+
+
+def simulate(
+    kernel: Kernel,
+    *inputs: np.ndarray,
+    options: Options = Options(),
+    multiprocessors: int | None = None,
+    **named: Any,
+) -> Simulation:
+    """Compute with a CUDA kernel, without a GPU, and report what a GPU would not show.
+
+    Args:
+        kernel: what `emit` gave.
+        inputs, named: as in a call of the kernel; NumPy arrays.
+        options: order of execution, seed, detectors.
+        multiprocessors: of the simulated card; few of them make persistent kernels loop.
+
+    Raises:
+        UsageError: the kernel is none of CUDA.
+        ArgumentError: the arrays do not fit, or the launcher refused the call.
+        ToolMissing: no nvcc or no C++ compiler.
+    """
+    rendered = kernel.rendered
+    if not isinstance(rendered.spec.target, CudaTarget):
+        raise UsageError(
+            f"{kernel.stem} is no CUDA kernel; the simulator runs PTX", "Call it: it runs here."
+        )
+    for name, array in [*enumerate(inputs), *named.items()]:
+        if hasattr(array, "__cuda_array_interface__"):
+            raise ArgumentError(f"argument {name} is a device array", "Simulate on NumPy arrays.")
+    loaded = SimulatedKernel(rendered, options, multiprocessors=multiprocessors)
+    result = call(rendered.plan.problem, loaded, inputs, named)
+    return Simulation(result, tuple(loaded.outcomes), tuple(loaded.findings))

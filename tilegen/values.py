@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -141,11 +142,11 @@ class Tile:
     extents: tuple[int, ...]
 
     @classmethod
-    def parse(cls, text: str | Tile, rank: int = 0) -> Tile:
-        """Read `128x128x32`.
+    def parse(cls, text: str | Tile | Sequence[int], rank: int = 0) -> Tile:
+        """Read `128x128x32`, or the integers themselves.
 
         Args:
-            text: positive integers joined by `x`.
+            text: positive integers joined by `x`, or a sequence of them.
             rank: how many there must be; 0 for any number.
 
         Raises:
@@ -153,6 +154,7 @@ class Tile:
         """
         if isinstance(text, Tile):
             return text
+        text = text if isinstance(text, str) else "x".join(map(str, text))
         words = text.lower().split("x")
         if not all(w.isdigit() and int(w) > 0 for w in words) or (rank and len(words) != rank):
             example = "x".join(["128", "128", "32", "2"][: rank or 3])

@@ -6,10 +6,6 @@ kernel's result may honestly be from it. Every refusal is a FormulaError with a 
 `tilegen.emit.c_expr` prints typed formulas as C. The language is described in docs/formulas.md.
 """
 
-import sys
-import types
-from collections.abc import Callable
-
 from tilegen.formula.analysis import (
     Assumption,
     operands_by_indices,
@@ -43,6 +39,7 @@ from tilegen.formula.nodes import (
 from tilegen.formula.source import formula
 from tilegen.formula.text import node_text, statement_text
 from tilegen.formula.typed import Special, TypedFormula, stored
+from tilegen.packages import make_callable
 
 __all__ = [
     "Assign",
@@ -86,12 +83,5 @@ __all__ = [
     "walk",
 ]
 
-
-class _CallableModule(types.ModuleType):
-    """`tilegen.formula` names this package and, as the decorator @tilegen.formula, is `formula` itself."""
-
-    def __call__(self, function: Callable) -> Formula:
-        return formula(function)
-
-
-sys.modules[__name__].__class__ = _CallableModule
+# `tilegen.formula` names this package and is also the decorator @tilegen.formula.
+make_callable(__name__, "tilegen.formula.source.formula")

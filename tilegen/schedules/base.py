@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tilegen.errors import IllegalSchedule
-from tilegen.fields import flag, options, to_text
+from tilegen.fields import flag, from_text, options, to_text
 from tilegen.problems.base import Problem
 from tilegen.targets import Target
 from tilegen.values import Tile
@@ -36,6 +36,12 @@ class Schedule(ABC):
     backend: ClassVar[str]
     # Name on the command line (`--schedule`), of the template and in the tuning tables.
     name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Take every field in the form of its text too, as `tile="128x128x32"`. Raises UsageError."""
+        given = {name: getattr(self, name) for name in options(type(self))}
+        for name, value in from_text(type(self), given).items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     @abstractmethod

@@ -6,10 +6,13 @@ y = memory.allocate("y", 32)
 outcome = simulate_ptx(compile_ptx("kernel.cu", "80"), (1, 1, 1), (32, 1, 1), (x, y, 8), memory=memory)
 assert outcome.ok, report(outcome)
 y.view(np.float32)
+
+The name `tilegen.simulate` is also the function that runs an emitted kernel: `tilegen.simulate(kernel, x, w)`.
 """
 
 from __future__ import annotations
 
+from tilegen.packages import make_callable
 from tilegen.simulate.build import compile_ptx
 from tilegen.simulate.launch import (
     Buffer,
@@ -68,3 +71,5 @@ __all__ = [
     "simulate_ptx",
     "tensor_map_param",
 ]
+
+make_callable(__name__, "tilegen.kernel.simulate")
