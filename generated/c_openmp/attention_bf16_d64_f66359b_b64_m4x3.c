@@ -4,8 +4,8 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  b64 m4x3
-// Inputs    cf3a47bf6831  (command, templates and emitter)
-// Body      1d4e5ead4e2e  (everything below this comment)
+// Inputs    37e2f1c9ed68  (command, templates and emitter)
+// Body      97cca2a6fe3f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d64_f66359b_b64_m4x3.h"
@@ -552,36 +552,19 @@ int tilegen_attention_bf16_d64_f66359b_b64_m4x3_supports(
     const float *slope,
     uint16_t *o, int64_t o_stride_batch, int64_t o_stride_seq, int64_t o_stride_head) {
   if (batch < 0 || heads < 0 || kv_heads < 0 || seq_q < 0 || seq_k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (q_stride_batch < 0 || q_stride_seq < 0 || q_stride_head < 0) {
-    return 2;
+  if (q_stride_batch < 0 || q_stride_seq < 0 || q_stride_head < 0 || k_stride_batch < 0 ||
+      k_stride_seq < 0 || k_stride_head < 0 || v_stride_batch < 0 || v_stride_seq < 0 ||
+      v_stride_head < 0 || (batch > 1 && o_stride_batch < 64) ||
+      (seq_q > 1 && o_stride_seq < 64) || (heads > 1 && o_stride_head < 64)) {
+    return 2;  // a stride that is too short
   }
-  if (k_stride_batch < 0 || k_stride_seq < 0 || k_stride_head < 0) {
-    return 2;
-  }
-  if (v_stride_batch < 0 || v_stride_seq < 0 || v_stride_head < 0) {
-    return 2;
-  }
-  if ((batch > 1 && o_stride_batch < 64) ||
-      (seq_q > 1 && o_stride_seq < 64) ||
-      (heads > 1 && o_stride_head < 64)) {
-    return 2;
-  }
-  if (batch > 0 && seq_q > 0 && heads > 0 && q == NULL) {
-    return 3;
-  }
-  if (batch > 0 && seq_k > 0 && kv_heads > 0 && k == NULL) {
-    return 3;
-  }
-  if (batch > 0 && seq_k > 0 && kv_heads > 0 && v == NULL) {
-    return 3;
-  }
-  if (heads > 0 && slope == NULL) {
-    return 3;
-  }
-  if (batch > 0 && seq_q > 0 && heads > 0 && o == NULL) {
-    return 3;
+  if ((batch > 0 && seq_q > 0 && heads > 0 && q == NULL) ||
+      (batch > 0 && seq_k > 0 && kv_heads > 0 && k == NULL) ||
+      (batch > 0 && seq_k > 0 && kv_heads > 0 && v == NULL) || (heads > 0 && slope == NULL) ||
+      (batch > 0 && seq_q > 0 && heads > 0 && o == NULL)) {
+    return 3;  // elements without an address
   }
   if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) {
     return 4;

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b64 m8x3
-// Inputs    385fc3f0ca4d  (command, templates and emitter)
-// Body      c2b0dbecfd18  (everything below this comment)
+// Inputs    c86006e693b5  (command, templates and emitter)
+// Body      ed95d1a69034  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4.h"
@@ -455,39 +455,21 @@ int tilegen_attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4_supports(
     float *o, int64_t o_stride_batch, int64_t o_stride_seq, int64_t o_stride_head,
     float *lse, int64_t lse_stride_batch, int64_t lse_stride_head) {
   if (batch < 0 || heads < 0 || kv_heads < 0 || seq_q < 0 || seq_k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (q_stride_batch < 0 || q_stride_seq < 0 || q_stride_head < 0) {
-    return 2;
+  if (q_stride_batch < 0 || q_stride_seq < 0 || q_stride_head < 0 || k_stride_batch < 0 ||
+      k_stride_seq < 0 || k_stride_head < 0 || v_stride_batch < 0 || v_stride_seq < 0 ||
+      v_stride_head < 0 || (batch > 1 && o_stride_batch < 128) ||
+      (seq_q > 1 && o_stride_seq < 128) || (heads > 1 && o_stride_head < 128) ||
+      (batch > 1 && lse_stride_batch < seq_q) || (heads > 1 && lse_stride_head < seq_q)) {
+    return 2;  // a stride that is too short
   }
-  if (k_stride_batch < 0 || k_stride_seq < 0 || k_stride_head < 0) {
-    return 2;
-  }
-  if (v_stride_batch < 0 || v_stride_seq < 0 || v_stride_head < 0) {
-    return 2;
-  }
-  if ((batch > 1 && o_stride_batch < 128) ||
-      (seq_q > 1 && o_stride_seq < 128) ||
-      (heads > 1 && o_stride_head < 128)) {
-    return 2;
-  }
-  if ((batch > 1 && lse_stride_batch < seq_q) || (heads > 1 && lse_stride_head < seq_q)) {
-    return 2;
-  }
-  if (batch > 0 && seq_q > 0 && heads > 0 && q == NULL) {
-    return 3;
-  }
-  if (batch > 0 && seq_k > 0 && kv_heads > 0 && k == NULL) {
-    return 3;
-  }
-  if (batch > 0 && seq_k > 0 && kv_heads > 0 && v == NULL) {
-    return 3;
-  }
-  if (batch > 0 && seq_q > 0 && heads > 0 && o == NULL) {
-    return 3;
-  }
-  if (batch > 0 && heads > 0 && seq_q > 0 && lse == NULL) {
-    return 3;
+  if ((batch > 0 && seq_q > 0 && heads > 0 && q == NULL) ||
+      (batch > 0 && seq_k > 0 && kv_heads > 0 && k == NULL) ||
+      (batch > 0 && seq_k > 0 && kv_heads > 0 && v == NULL) ||
+      (batch > 0 && seq_q > 0 && heads > 0 && o == NULL) ||
+      (batch > 0 && heads > 0 && seq_q > 0 && lse == NULL)) {
+    return 3;  // elements without an address
   }
   if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) {
     return 4;

@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 4096 columns
-// Inputs    a99b1aba98c0  (command, templates and emitter)
-// Body      6306ac8ac44a  (everything below this comment)
+// Inputs    9546bf746b39  (command, templates and emitter)
+// Body      6435ead88175  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "bias_gelu_f32_c4096_x86_64_v3.h"
@@ -182,28 +182,14 @@ int tilegen_bias_gelu_f32_c4096_x86_64_v3_supports(
     const float *r, int64_t r_stride_m,
     float *y, int64_t y_stride_m) {
   if (m < 0 || n < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (x_stride_m < n) {
-    return 2;
+  if (x_stride_m < n || r_stride_m < n || y_stride_m < n) {
+    return 2;  // a stride that is too short
   }
-  if (r_stride_m < n) {
-    return 2;
-  }
-  if (y_stride_m < n) {
-    return 2;
-  }
-  if (m > 0 && n > 0 && x == NULL) {
-    return 3;
-  }
-  if (n > 0 && b == NULL) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && r == NULL) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && y == NULL) {
-    return 3;
+  if ((m > 0 && n > 0 && x == NULL) || (n > 0 && b == NULL) || (m > 0 && n > 0 && r == NULL) ||
+      (m > 0 && n > 0 && y == NULL)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

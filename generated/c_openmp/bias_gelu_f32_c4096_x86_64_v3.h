@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 4096 columns
-// Inputs    a99b1aba98c0  (command, templates and emitter)
+// Inputs    9546bf746b39  (command, templates and emitter)
 // Body      1bf568fdf897  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = mean(x[m,n], m)
 // Schedule  threads share chunks of 512 columns
-// Inputs    f3ae514b0188  (command, templates and emitter)
-// Body      78d8f05b82e0  (everything below this comment)
+// Inputs    8a196e9bd469  (command, templates and emitter)
+// Body      512df4736f39  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_mean_bf16_c512.h"
@@ -115,16 +115,13 @@ int tilegen_column_mean_bf16_c512_supports(
     const uint16_t *x, int64_t x_stride_m,
     uint16_t *y) {
   if (m < 0 || n < 0) {
-    return 1;
+    return 1;  // a negative size
   }
   if (x_stride_m < n) {
-    return 2;
+    return 2;  // a stride that is too short
   }
-  if (m > 0 && n > 0 && x == NULL) {
-    return 3;
-  }
-  if (n > 0 && y == NULL) {
-    return 3;
+  if ((m > 0 && n > 0 && x == NULL) || (n > 0 && y == NULL)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

@@ -3,7 +3,7 @@
 //
 // Formula   y[n] = mean(x[m,n], m)
 // Schedule  threads share chunks of 512 columns
-// Inputs    f3ae514b0188  (command, templates and emitter)
+// Inputs    8a196e9bd469  (command, templates and emitter)
 // Body      e5e67520c2f5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  2400x256x512 r6x64
-// Inputs    9f002bef00a1  (command, templates and emitter)
-// Body      3833f3f09e32  (everything below this comment)
+// Inputs    fd8cfa19c1ef  (command, templates and emitter)
+// Body      0bcef5659701  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_nt_batched_bias_gelu_2400x256x512_r6x64_x86_64_v4.h"
@@ -563,28 +563,15 @@ int tilegen_gemm_bf16_nt_batched_bias_gelu_2400x256x512_r6x64_x86_64_v4_supports
     const uint16_t *bias,
     uint16_t *c, int64_t stride_c, int64_t ldc) {
   if (batch < 0 || m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < m || stride_a < 0) {
-    return 2;
+  if (lda < m || stride_a < 0 || ldb < n || stride_b < 0 || ldc < n ||
+      (batch > 1 && m > 0 && stride_c < (m - 1) * ldc + n)) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < n || stride_b < 0) {
-    return 2;
-  }
-  if (ldc < n || (batch > 1 && m > 0 && stride_c < (m - 1) * ldc + n)) {
-    return 2;
-  }
-  if (batch > 0 && k > 0 && m > 0 && a == NULL) {
-    return 3;
-  }
-  if (batch > 0 && k > 0 && n > 0 && b == NULL) {
-    return 3;
-  }
-  if (n > 0 && bias == NULL) {
-    return 3;
-  }
-  if (batch > 0 && m > 0 && n > 0 && c == NULL) {
-    return 3;
+  if ((batch > 0 && k > 0 && m > 0 && a == NULL) || (batch > 0 && k > 0 && n > 0 && b == NULL) ||
+      (n > 0 && bias == NULL) || (batch > 0 && m > 0 && n > 0 && c == NULL)) {
+    return 3;  // elements without an address
   }
   if (!__builtin_cpu_supports("avx512f") ||
       !__builtin_cpu_supports("avx512bw") ||

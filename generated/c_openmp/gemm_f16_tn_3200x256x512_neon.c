@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  3200x256x512
-// Inputs    705063db3263  (command, templates and emitter)
-// Body      bb91d6e09ad6  (everything below this comment)
+// Inputs    627f02eab5ca  (command, templates and emitter)
+// Body      bb4129da3c9d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_tn_3200x256x512_neon.h"
@@ -509,25 +509,14 @@ int tilegen_gemm_f16_tn_3200x256x512_neon_supports(
     const uint16_t *b, int64_t ldb,
     uint16_t *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < k || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < k) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == NULL) {
-    return 3;
-  }
-  if (n > 0 && k > 0 && b == NULL) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == NULL) {
-    return 3;
+  if ((m > 0 && k > 0 && a == NULL) || (n > 0 && k > 0 && b == NULL) ||
+      (m > 0 && n > 0 && c == NULL)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32
-// Inputs    6893e668ec45  (command, templates and emitter)
-// Body      2c479dbe1f54  (everything below this comment)
+// Inputs    e93db74b1eda  (command, templates and emitter)
+// Body      c9ec10727d5b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tn_128x128x32.h"
@@ -351,25 +351,14 @@ int tilegen_gemm_f32_tn_128x128x32_supports(
     const float *b, int64_t ldb,
     float *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < k || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < k) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == NULL) {
-    return 3;
-  }
-  if (n > 0 && k > 0 && b == NULL) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == NULL) {
-    return 3;
+  if ((m > 0 && k > 0 && a == NULL) || (n > 0 && k > 0 && b == NULL) ||
+      (m > 0 && n > 0 && c == NULL)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    4111f70a9d28  (command, templates and emitter)
-// Body      bddc37869127  (everything below this comment)
+// Inputs    137885e88d5a  (command, templates and emitter)
+// Body      6185e6d6bd9b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tn_2400x256x512_r6x64_x86_64_v4.h"
@@ -447,25 +447,14 @@ int tilegen_gemm_f32_tn_2400x256x512_r6x64_x86_64_v4_supports(
     const float *b, int64_t ldb,
     float *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < k || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < k) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == NULL) {
-    return 3;
-  }
-  if (n > 0 && k > 0 && b == NULL) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == NULL) {
-    return 3;
+  if ((m > 0 && k > 0 && a == NULL) || (n > 0 && k > 0 && b == NULL) ||
+      (m > 0 && n > 0 && c == NULL)) {
+    return 3;  // elements without an address
   }
   if (!__builtin_cpu_supports("avx512f") ||
       !__builtin_cpu_supports("avx512bw") ||

@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  1600x240x512 r4x24
-// Inputs    48baa63a838c  (command, templates and emitter)
-// Body      e160e0358d0f  (everything below this comment)
+// Inputs    9a88631ac699  (command, templates and emitter)
+// Body      241d9f01a025  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3.h"
@@ -380,25 +380,14 @@ int tilegen_gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3_supports(
     const float *b, int64_t ldb,
     float *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < n || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < n) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == NULL) {
-    return 3;
-  }
-  if (k > 0 && n > 0 && b == NULL) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == NULL) {
-    return 3;
+  if ((m > 0 && k > 0 && a == NULL) || (k > 0 && n > 0 && b == NULL) ||
+      (m > 0 && n > 0 && c == NULL)) {
+    return 3;  // elements without an address
   }
   if (!__builtin_cpu_supports("avx2") ||
       !__builtin_cpu_supports("fma")) {

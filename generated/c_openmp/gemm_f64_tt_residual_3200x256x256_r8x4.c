@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  3200x256x256 r8x4
-// Inputs    8fc0f381a354  (command, templates and emitter)
-// Body      5299cad6ab0f  (everything below this comment)
+// Inputs    a3fd78fe14a5  (command, templates and emitter)
+// Body      47a8429f1ceb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f64_tt_residual_3200x256x256_r8x4.h"
@@ -352,31 +352,14 @@ int tilegen_gemm_f64_tt_residual_3200x256x256_r8x4_supports(
     const double *residual, int64_t ld_residual,
     double *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < n || ld_residual < n || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < n) {
-    return 2;
-  }
-  if (ld_residual < n) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == NULL) {
-    return 3;
-  }
-  if (k > 0 && n > 0 && b == NULL) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && residual == NULL) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == NULL) {
-    return 3;
+  if ((m > 0 && k > 0 && a == NULL) || (k > 0 && n > 0 && b == NULL) ||
+      (m > 0 && n > 0 && residual == NULL) || (m > 0 && n > 0 && c == NULL)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    5dc15a67b6d2  (command, templates and emitter)
-// Body      7f2a62d92ecf  (everything below this comment)
+// Inputs    4075cef17aa3  (command, templates and emitter)
+// Body      5be9b290e07b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nn_2400x256x512_r6x64_x86_64_v4.h"
@@ -471,25 +471,14 @@ int tilegen_gemm_i8_nn_2400x256x512_r6x64_x86_64_v4_supports(
     const int8_t *b, int64_t ldb,
     int32_t *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < m) {
-    return 2;
+  if (lda < m || ldb < k || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < k) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (k > 0 && m > 0 && a == NULL) {
-    return 3;
-  }
-  if (n > 0 && k > 0 && b == NULL) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == NULL) {
-    return 3;
+  if ((k > 0 && m > 0 && a == NULL) || (n > 0 && k > 0 && b == NULL) ||
+      (m > 0 && n > 0 && c == NULL)) {
+    return 3;  // elements without an address
   }
   if (!__builtin_cpu_supports("avx512f") ||
       !__builtin_cpu_supports("avx512bw") ||

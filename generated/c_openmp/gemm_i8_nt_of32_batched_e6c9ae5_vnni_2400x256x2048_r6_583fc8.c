@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc * scale[n] where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    d2402b3520f8  (command, templates and emitter)
-// Body      7f7c89269476  (everything below this comment)
+// Inputs    b4abfaa64e89  (command, templates and emitter)
+// Body      fcace8135d6a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nt_of32_batched_e6c9ae5_vnni_2400x256x2048_r6_583fc8.h"
@@ -453,28 +453,15 @@ int tilegen_gemm_i8_nt_of32_batched_e6c9ae5_vnni_2400x256x2048_r6_583fc8_support
     const float *scale,
     float *c, int64_t stride_c, int64_t ldc) {
   if (batch < 0 || m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < m || stride_a < 0) {
-    return 2;
+  if (lda < m || stride_a < 0 || ldb < n || stride_b < 0 || ldc < n ||
+      (batch > 1 && m > 0 && stride_c < (m - 1) * ldc + n)) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < n || stride_b < 0) {
-    return 2;
-  }
-  if (ldc < n || (batch > 1 && m > 0 && stride_c < (m - 1) * ldc + n)) {
-    return 2;
-  }
-  if (batch > 0 && k > 0 && m > 0 && a == NULL) {
-    return 3;
-  }
-  if (batch > 0 && k > 0 && n > 0 && b == NULL) {
-    return 3;
-  }
-  if (n > 0 && scale == NULL) {
-    return 3;
-  }
-  if (batch > 0 && m > 0 && n > 0 && c == NULL) {
-    return 3;
+  if ((batch > 0 && k > 0 && m > 0 && a == NULL) || (batch > 0 && k > 0 && n > 0 && b == NULL) ||
+      (n > 0 && scale == NULL) || (batch > 0 && m > 0 && n > 0 && c == NULL)) {
+    return 3;  // elements without an address
   }
   if (!__builtin_cpu_supports("avx512vnni") ||
       !__builtin_cpu_supports("avx512f") ||

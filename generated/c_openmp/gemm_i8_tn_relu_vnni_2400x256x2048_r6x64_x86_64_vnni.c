@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = relu(acc) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    07b7f40f5fdf  (command, templates and emitter)
-// Body      d9cdb5ebd36b  (everything below this comment)
+// Inputs    efd2b3f5e8be  (command, templates and emitter)
+// Body      4069f4419e1e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_tn_relu_vnni_2400x256x2048_r6x64_x86_64_vnni.h"
@@ -444,25 +444,14 @@ int tilegen_gemm_i8_tn_relu_vnni_2400x256x2048_r6x64_x86_64_vnni_supports(
     const int8_t *b, int64_t ldb,
     int32_t *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < k || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < k) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == NULL) {
-    return 3;
-  }
-  if (n > 0 && k > 0 && b == NULL) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == NULL) {
-    return 3;
+  if ((m > 0 && k > 0 && a == NULL) || (n > 0 && k > 0 && b == NULL) ||
+      (m > 0 && n > 0 && c == NULL)) {
+    return 3;  // elements without an address
   }
   if (!__builtin_cpu_supports("avx512vnni") ||
       !__builtin_cpu_supports("avx512f") ||

@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 1024 columns
-// Inputs    a5d9fd968bb1  (command, templates and emitter)
-// Body      fe35ffc54032  (everything below this comment)
+// Inputs    1c5488a4743f  (command, templates and emitter)
+// Body      233738e4b738  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "rmsnorm_bf16.h"
@@ -179,22 +179,13 @@ int tilegen_rmsnorm_bf16_supports(
     const uint16_t *w,
     uint16_t *y, int64_t y_stride_m) {
   if (m < 0 || n < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (x_stride_m < n) {
-    return 2;
+  if (x_stride_m < n || y_stride_m < n) {
+    return 2;  // a stride that is too short
   }
-  if (y_stride_m < n) {
-    return 2;
-  }
-  if (m > 0 && n > 0 && x == NULL) {
-    return 3;
-  }
-  if (n > 0 && w == NULL) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && y == NULL) {
-    return 3;
+  if ((m > 0 && n > 0 && x == NULL) || (n > 0 && w == NULL) || (m > 0 && n > 0 && y == NULL)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

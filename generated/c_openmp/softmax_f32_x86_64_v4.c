@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 1024 columns
-// Inputs    4071a45eef21  (command, templates and emitter)
-// Body      5a0509a8735d  (everything below this comment)
+// Inputs    bed26c8aafaf  (command, templates and emitter)
+// Body      c42fe3d60990  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_x86_64_v4.h"
@@ -256,19 +256,13 @@ int tilegen_softmax_f32_x86_64_v4_supports(
     const float *x, int64_t x_stride_m,
     float *y, int64_t y_stride_m) {
   if (m < 0 || n < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (x_stride_m < n) {
-    return 2;
+  if (x_stride_m < n || y_stride_m < n) {
+    return 2;  // a stride that is too short
   }
-  if (y_stride_m < n) {
-    return 2;
-  }
-  if (m > 0 && n > 0 && x == NULL) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && y == NULL) {
-    return 3;
+  if ((m > 0 && n > 0 && x == NULL) || (m > 0 && n > 0 && y == NULL)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

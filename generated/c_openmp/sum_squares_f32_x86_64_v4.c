@@ -3,8 +3,8 @@
 //
 // Formula   y = sum(x[m,n] * x[m,n], (m, n))
 // Schedule  128 parts of chunks of 4096 columns
-// Inputs    b1b006c5ce9c  (command, templates and emitter)
-// Body      09910e0d0a1c  (everything below this comment)
+// Inputs    4d8eb7debf74  (command, templates and emitter)
+// Body      d75f1fa373e3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "sum_squares_f32_x86_64_v4.h"
@@ -85,16 +85,13 @@ int tilegen_sum_squares_f32_x86_64_v4_supports(
     const float *x, int64_t x_stride_m,
     float *y) {
   if (m < 0 || n < 0) {
-    return 1;
+    return 1;  // a negative size
   }
   if (x_stride_m < n) {
-    return 2;
+    return 2;  // a stride that is too short
   }
-  if (m > 0 && n > 0 && x == NULL) {
-    return 3;
-  }
-  if (y == NULL) {
-    return 3;
+  if ((m > 0 && n > 0 && x == NULL) || y == NULL) {
+    return 3;  // elements without an address
   }
   return 0;
 }

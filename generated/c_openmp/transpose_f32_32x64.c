@@ -3,8 +3,8 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 32 x 64 elements
-// Inputs    6f8a16668c9a  (command, templates and emitter)
-// Body      ef9a998060e1  (everything below this comment)
+// Inputs    d725fcd1b646  (command, templates and emitter)
+// Body      2997c3407080  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "transpose_f32_32x64.h"
@@ -120,19 +120,13 @@ int tilegen_transpose_f32_32x64_supports(
     const float *x, int64_t x_stride_m,
     float *y, int64_t y_stride_n) {
   if (n < 0 || m < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (x_stride_m < n) {
-    return 2;
+  if (x_stride_m < n || y_stride_n < m) {
+    return 2;  // a stride that is too short
   }
-  if (y_stride_n < m) {
-    return 2;
-  }
-  if (m > 0 && n > 0 && x == NULL) {
-    return 3;
-  }
-  if (n > 0 && m > 0 && y == NULL) {
-    return 3;
+  if ((m > 0 && n > 0 && x == NULL) || (n > 0 && m > 0 && y == NULL)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 32 x 64 elements
-// Inputs    6f8a16668c9a  (command, templates and emitter)
+// Inputs    d725fcd1b646  (command, templates and emitter)
 // Body      32b1268ab46d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

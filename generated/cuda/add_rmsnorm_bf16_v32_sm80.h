@@ -3,7 +3,7 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    d1fc4407dd50  (command, templates and emitter)
+// Inputs    32f8902fc44a  (command, templates and emitter)
 // Body      214b0a601e30  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    f75e3ca5afd9  (command, templates and emitter)
-// Body      3b8cc087041a  (everything below this comment)
+// Inputs    c1ed27417146  (command, templates and emitter)
+// Body      abf6ebde51da  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_causal_lse_128x128_s2_sm90a.h"
@@ -859,39 +859,21 @@ extern "C" int tilegen_attention_bf16_d128_causal_lse_128x128_s2_sm90a_supports(
     void *o, int64_t o_stride_batch, int64_t o_stride_seq, int64_t o_stride_head,
     void *lse, int64_t lse_stride_batch, int64_t lse_stride_head) {
   if (batch < 0 || heads < 0 || kv_heads < 0 || seq_q < 0 || seq_k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (q_stride_batch < 0 || q_stride_seq < 0 || q_stride_head < 0) {
-    return 2;
+  if (q_stride_batch < 0 || q_stride_seq < 0 || q_stride_head < 0 || k_stride_batch < 0 ||
+      k_stride_seq < 0 || k_stride_head < 0 || v_stride_batch < 0 || v_stride_seq < 0 ||
+      v_stride_head < 0 || (batch > 1 && o_stride_batch < 128) ||
+      (seq_q > 1 && o_stride_seq < 128) || (heads > 1 && o_stride_head < 128) ||
+      (batch > 1 && lse_stride_batch < seq_q) || (heads > 1 && lse_stride_head < seq_q)) {
+    return 2;  // a stride that is too short
   }
-  if (k_stride_batch < 0 || k_stride_seq < 0 || k_stride_head < 0) {
-    return 2;
-  }
-  if (v_stride_batch < 0 || v_stride_seq < 0 || v_stride_head < 0) {
-    return 2;
-  }
-  if ((batch > 1 && o_stride_batch < 128) ||
-      (seq_q > 1 && o_stride_seq < 128) ||
-      (heads > 1 && o_stride_head < 128)) {
-    return 2;
-  }
-  if ((batch > 1 && lse_stride_batch < seq_q) || (heads > 1 && lse_stride_head < seq_q)) {
-    return 2;
-  }
-  if (batch > 0 && seq_q > 0 && heads > 0 && q == nullptr) {
-    return 3;
-  }
-  if (batch > 0 && seq_k > 0 && kv_heads > 0 && k == nullptr) {
-    return 3;
-  }
-  if (batch > 0 && seq_k > 0 && kv_heads > 0 && v == nullptr) {
-    return 3;
-  }
-  if (batch > 0 && seq_q > 0 && heads > 0 && o == nullptr) {
-    return 3;
-  }
-  if (batch > 0 && heads > 0 && seq_q > 0 && lse == nullptr) {
-    return 3;
+  if ((batch > 0 && seq_q > 0 && heads > 0 && q == nullptr) ||
+      (batch > 0 && seq_k > 0 && kv_heads > 0 && k == nullptr) ||
+      (batch > 0 && seq_k > 0 && kv_heads > 0 && v == nullptr) ||
+      (batch > 0 && seq_q > 0 && heads > 0 && o == nullptr) ||
+      (batch > 0 && heads > 0 && seq_q > 0 && lse == nullptr)) {
+    return 3;  // elements without an address
   }
   if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) {
     return 4;

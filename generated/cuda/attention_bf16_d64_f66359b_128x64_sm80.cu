@@ -4,8 +4,8 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    f02e238dbe32  (command, templates and emitter)
-// Body      16f1d9c1e82e  (everything below this comment)
+// Inputs    6f4ffaa49034  (command, templates and emitter)
+// Body      80d36cbfed59  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d64_f66359b_128x64_sm80.h"
@@ -441,36 +441,19 @@ extern "C" int tilegen_attention_bf16_d64_f66359b_128x64_sm80_supports(
     const void *slope,
     void *o, int64_t o_stride_batch, int64_t o_stride_seq, int64_t o_stride_head) {
   if (batch < 0 || heads < 0 || kv_heads < 0 || seq_q < 0 || seq_k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (q_stride_batch < 0 || q_stride_seq < 0 || q_stride_head < 0) {
-    return 2;
+  if (q_stride_batch < 0 || q_stride_seq < 0 || q_stride_head < 0 || k_stride_batch < 0 ||
+      k_stride_seq < 0 || k_stride_head < 0 || v_stride_batch < 0 || v_stride_seq < 0 ||
+      v_stride_head < 0 || (batch > 1 && o_stride_batch < 64) ||
+      (seq_q > 1 && o_stride_seq < 64) || (heads > 1 && o_stride_head < 64)) {
+    return 2;  // a stride that is too short
   }
-  if (k_stride_batch < 0 || k_stride_seq < 0 || k_stride_head < 0) {
-    return 2;
-  }
-  if (v_stride_batch < 0 || v_stride_seq < 0 || v_stride_head < 0) {
-    return 2;
-  }
-  if ((batch > 1 && o_stride_batch < 64) ||
-      (seq_q > 1 && o_stride_seq < 64) ||
-      (heads > 1 && o_stride_head < 64)) {
-    return 2;
-  }
-  if (batch > 0 && seq_q > 0 && heads > 0 && q == nullptr) {
-    return 3;
-  }
-  if (batch > 0 && seq_k > 0 && kv_heads > 0 && k == nullptr) {
-    return 3;
-  }
-  if (batch > 0 && seq_k > 0 && kv_heads > 0 && v == nullptr) {
-    return 3;
-  }
-  if (heads > 0 && slope == nullptr) {
-    return 3;
-  }
-  if (batch > 0 && seq_q > 0 && heads > 0 && o == nullptr) {
-    return 3;
+  if ((batch > 0 && seq_q > 0 && heads > 0 && q == nullptr) ||
+      (batch > 0 && seq_k > 0 && kv_heads > 0 && k == nullptr) ||
+      (batch > 0 && seq_k > 0 && kv_heads > 0 && v == nullptr) ||
+      (heads > 0 && slope == nullptr) || (batch > 0 && seq_q > 0 && heads > 0 && o == nullptr)) {
+    return 3;  // elements without an address
   }
   if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) {
     return 4;

@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  blocks of 8 x 64 threads
-// Inputs    7e9ae7a6034e  (command, templates and emitter)
-// Body      67feef48f095  (everything below this comment)
+// Inputs    080c34a020b9  (command, templates and emitter)
+// Body      e31f2df0b0ad  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_sum_f32_8x64_sm80.h"
@@ -137,16 +137,13 @@ extern "C" int tilegen_column_sum_f32_8x64_sm80_supports(
     const void *x, int64_t x_stride_m,
     void *y) {
   if (m < 0 || n < 0) {
-    return 1;
+    return 1;  // a negative size
   }
   if (x_stride_m < n) {
-    return 2;
+    return 2;  // a stride that is too short
   }
-  if (m > 0 && n > 0 && x == nullptr) {
-    return 3;
-  }
-  if (n > 0 && y == nullptr) {
-    return 3;
+  if ((m > 0 && n > 0 && x == nullptr) || (n > 0 && y == nullptr)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

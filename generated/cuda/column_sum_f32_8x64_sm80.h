@@ -3,7 +3,7 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  blocks of 8 x 64 threads
-// Inputs    7e9ae7a6034e  (command, templates and emitter)
+// Inputs    080c34a020b9  (command, templates and emitter)
 // Body      d062691dc7c1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2 any
-// Inputs    3bda520b761d  (command, templates and emitter)
-// Body      51c441f05bb3  (everything below this comment)
+// Inputs    dc1153094e8d  (command, templates and emitter)
+// Body      32b7a866089a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x256x64_s4_c2_any_sm90a.h"
@@ -565,25 +565,14 @@ extern "C" int tilegen_gemm_bf16_tn_128x256x64_s4_c2_any_sm90a_supports(
     const void *b, int64_t ldb,
     void *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < k || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < k) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == nullptr) {
-    return 3;
-  }
-  if (n > 0 && k > 0 && b == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == nullptr) {
-    return 3;
+  if ((m > 0 && k > 0 && a == nullptr) || (n > 0 && k > 0 && b == nullptr) ||
+      (m > 0 && n > 0 && c == nullptr)) {
+    return 3;  // elements without an address
   }
   if (m > 2147482624 || n > 2147482624 || k > 2147482624) {
     return 4;

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    faffa8daf2c2  (command, templates and emitter)
-// Body      edb97820786e  (everything below this comment)
+// Inputs    cd56ae24864d  (command, templates and emitter)
+// Body      7931c41c2835  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a.h"
@@ -584,28 +584,14 @@ extern "C" int tilegen_gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a_supports(
     const void *bias,
     void *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < k || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < k) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == nullptr) {
-    return 3;
-  }
-  if (n > 0 && k > 0 && b == nullptr) {
-    return 3;
-  }
-  if (n > 0 && bias == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == nullptr) {
-    return 3;
+  if ((m > 0 && k > 0 && a == nullptr) || (n > 0 && k > 0 && b == nullptr) ||
+      (n > 0 && bias == nullptr) || (m > 0 && n > 0 && c == nullptr)) {
+    return 3;  // elements without an address
   }
   if (m > 2147482624 || n > 2147482624 || k > 2147482624) {
     return 4;

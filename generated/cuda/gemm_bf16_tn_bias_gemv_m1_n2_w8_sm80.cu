@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  gemv m1 n2 w8
-// Inputs    acf4da15af22  (command, templates and emitter)
-// Body      3dd43a9092ca  (everything below this comment)
+// Inputs    c75656d822a2  (command, templates and emitter)
+// Body      ae3851ef7cf6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80.h"
@@ -215,28 +215,14 @@ extern "C" int tilegen_gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80_supports(
     const void *bias,
     void *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < k || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < k) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == nullptr) {
-    return 3;
-  }
-  if (n > 0 && k > 0 && b == nullptr) {
-    return 3;
-  }
-  if (n > 0 && bias == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == nullptr) {
-    return 3;
+  if ((m > 0 && k > 0 && a == nullptr) || (n > 0 && k > 0 && b == nullptr) ||
+      (n > 0 && bias == nullptr) || (m > 0 && n > 0 && c == nullptr)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s4
-// Inputs    ffa11bec010b  (command, templates and emitter)
-// Body      0d60744e4d7a  (everything below this comment)
+// Inputs    d8a74685d600  (command, templates and emitter)
+// Body      e9b91f1accc4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_blas_128x128x32_s4_sm80.h"
@@ -477,25 +477,14 @@ extern "C" int tilegen_gemm_bf16_tn_blas_128x128x32_s4_sm80_supports(
     const void *b, int64_t ldb,
     void *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < k || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < k) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == nullptr) {
-    return 3;
-  }
-  if (n > 0 && k > 0 && b == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == nullptr) {
-    return 3;
+  if ((m > 0 && k > 0 && a == nullptr) || (n > 0 && k > 0 && b == nullptr) ||
+      (m > 0 && n > 0 && c == nullptr)) {
+    return 3;  // elements without an address
   }
   if (((m + 127) / 128) * ((n + 127) / 128) > 2147483647) {
     return 4;

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s5 c2 pp
-// Inputs    c967704e5129  (command, templates and emitter)
-// Body      f385cd313350  (everything below this comment)
+// Inputs    80b42a4bffc6  (command, templates and emitter)
+// Body      02ff02b0b6d3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_residual_128x128x64_s5_c2_pp_sm90a.h"
@@ -646,31 +646,14 @@ extern "C" int tilegen_gemm_bf16_tn_residual_128x128x64_s5_c2_pp_sm90a_supports(
     const void *residual, int64_t ld_residual,
     void *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < k || ld_residual < n || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < k) {
-    return 2;
-  }
-  if (ld_residual < n) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == nullptr) {
-    return 3;
-  }
-  if (n > 0 && k > 0 && b == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && residual == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == nullptr) {
-    return 3;
+  if ((m > 0 && k > 0 && a == nullptr) || (n > 0 && k > 0 && b == nullptr) ||
+      (m > 0 && n > 0 && residual == nullptr) || (m > 0 && n > 0 && c == nullptr)) {
+    return 3;  // elements without an address
   }
   if (m > 2147482624 || n > 2147482624 || k > 2147482624) {
     return 4;

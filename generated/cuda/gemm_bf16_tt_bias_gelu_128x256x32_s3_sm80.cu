@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x256x32 s3
-// Inputs    5b7ff82c57ba  (command, templates and emitter)
-// Body      a9515b95fd72  (everything below this comment)
+// Inputs    1a01369618ec  (command, templates and emitter)
+// Body      023a8a2e7ff6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tt_bias_gelu_128x256x32_s3_sm80.h"
@@ -487,28 +487,14 @@ extern "C" int tilegen_gemm_bf16_tt_bias_gelu_128x256x32_s3_sm80_supports(
     const void *bias,
     void *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < n || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < n) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == nullptr) {
-    return 3;
-  }
-  if (k > 0 && n > 0 && b == nullptr) {
-    return 3;
-  }
-  if (n > 0 && bias == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == nullptr) {
-    return 3;
+  if ((m > 0 && k > 0 && a == nullptr) || (k > 0 && n > 0 && b == nullptr) ||
+      (n > 0 && bias == nullptr) || (m > 0 && n > 0 && c == nullptr)) {
+    return 3;  // elements without an address
   }
   if (((m + 127) / 128) * ((n + 255) / 256) > 2147483647) {
     return 4;

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    37412848de4e  (command, templates and emitter)
-// Body      69c19c64cdbc  (everything below this comment)
+// Inputs    04362ccd0a8d  (command, templates and emitter)
+// Body      9465eccd3544  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_nn_residual_128x128x32_s3_sm80.h"
@@ -485,31 +485,14 @@ extern "C" int tilegen_gemm_f16_nn_residual_128x128x32_s3_sm80_supports(
     const void *residual, int64_t ld_residual,
     void *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < m) {
-    return 2;
+  if (lda < m || ldb < k || ld_residual < n || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < k) {
-    return 2;
-  }
-  if (ld_residual < n) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (k > 0 && m > 0 && a == nullptr) {
-    return 3;
-  }
-  if (n > 0 && k > 0 && b == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && residual == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == nullptr) {
-    return 3;
+  if ((k > 0 && m > 0 && a == nullptr) || (n > 0 && k > 0 && b == nullptr) ||
+      (m > 0 && n > 0 && residual == nullptr) || (m > 0 && n > 0 && c == nullptr)) {
+    return 3;  // elements without an address
   }
   if (((m + 127) / 128) * ((n + 127) / 128) > 2147483647) {
     return 4;

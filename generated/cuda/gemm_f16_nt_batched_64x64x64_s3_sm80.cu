@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  64x64x64 s3
-// Inputs    935f45866a47  (command, templates and emitter)
-// Body      35c8efbac12c  (everything below this comment)
+// Inputs    9662c8871b1a  (command, templates and emitter)
+// Body      958f2ca83563  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_nt_batched_64x64x64_s3_sm80.h"
@@ -472,25 +472,16 @@ extern "C" int tilegen_gemm_f16_nt_batched_64x64x64_s3_sm80_supports(
     const void *b, int64_t stride_b, int64_t ldb,
     void *c, int64_t stride_c, int64_t ldc) {
   if (batch < 0 || m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < m || stride_a < 0) {
-    return 2;
+  if (lda < m || stride_a < 0 || ldb < n || stride_b < 0 || ldc < n ||
+      (batch > 1 && m > 0 && stride_c < (m - 1) * ldc + n)) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < n || stride_b < 0) {
-    return 2;
-  }
-  if (ldc < n || (batch > 1 && m > 0 && stride_c < (m - 1) * ldc + n)) {
-    return 2;
-  }
-  if (batch > 0 && k > 0 && m > 0 && a == nullptr) {
-    return 3;
-  }
-  if (batch > 0 && k > 0 && n > 0 && b == nullptr) {
-    return 3;
-  }
-  if (batch > 0 && m > 0 && n > 0 && c == nullptr) {
-    return 3;
+  if ((batch > 0 && k > 0 && m > 0 && a == nullptr) ||
+      (batch > 0 && k > 0 && n > 0 && b == nullptr) ||
+      (batch > 0 && m > 0 && n > 0 && c == nullptr)) {
+    return 3;  // elements without an address
   }
   if (((m + 63) / 64) * ((n + 63) / 64) * batch > 2147483647) {
     return 4;

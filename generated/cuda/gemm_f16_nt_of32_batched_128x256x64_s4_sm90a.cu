@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  128x256x64 s4
-// Inputs    fa5e8465ba64  (command, templates and emitter)
-// Body      5e99067ab7fa  (everything below this comment)
+// Inputs    65681f1f1dc1  (command, templates and emitter)
+// Body      ff51c7117abb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_nt_of32_batched_128x256x64_s4_sm90a.h"
@@ -460,25 +460,16 @@ extern "C" int tilegen_gemm_f16_nt_of32_batched_128x256x64_s4_sm90a_supports(
     const void *b, int64_t stride_b, int64_t ldb,
     void *c, int64_t stride_c, int64_t ldc) {
   if (batch < 0 || m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < m || stride_a < 0) {
-    return 2;
+  if (lda < m || stride_a < 0 || ldb < n || stride_b < 0 || ldc < n ||
+      (batch > 1 && m > 0 && stride_c < (m - 1) * ldc + n)) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < n || stride_b < 0) {
-    return 2;
-  }
-  if (ldc < n || (batch > 1 && m > 0 && stride_c < (m - 1) * ldc + n)) {
-    return 2;
-  }
-  if (batch > 0 && k > 0 && m > 0 && a == nullptr) {
-    return 3;
-  }
-  if (batch > 0 && k > 0 && n > 0 && b == nullptr) {
-    return 3;
-  }
-  if (batch > 0 && m > 0 && n > 0 && c == nullptr) {
-    return 3;
+  if ((batch > 0 && k > 0 && m > 0 && a == nullptr) ||
+      (batch > 0 && k > 0 && n > 0 && b == nullptr) ||
+      (batch > 0 && m > 0 && n > 0 && c == nullptr)) {
+    return 3;  // elements without an address
   }
   if (batch > 2147482624 || m > 2147482624 || n > 2147482624 || k > 2147482624) {
     return 4;

@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x16
-// Inputs    3ff1d336afb5  (command, templates and emitter)
-// Body      515e224e1546  (everything below this comment)
+// Inputs    eb379d9499b6  (command, templates and emitter)
+// Body      28bd2ac8471b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_blas_128x128x16_sm75.h"
@@ -274,25 +274,14 @@ extern "C" int tilegen_gemm_f32_tt_blas_128x128x16_sm75_supports(
     const void *b, int64_t ldb,
     void *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < n || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < n) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == nullptr) {
-    return 3;
-  }
-  if (k > 0 && n > 0 && b == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == nullptr) {
-    return 3;
+  if ((m > 0 && k > 0 && a == nullptr) || (k > 0 && n > 0 && b == nullptr) ||
+      (m > 0 && n > 0 && c == nullptr)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

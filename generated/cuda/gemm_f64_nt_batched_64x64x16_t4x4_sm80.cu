@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  64x64x16 t4x4
-// Inputs    c72f00876ec4  (command, templates and emitter)
-// Body      6a7985366b7e  (everything below this comment)
+// Inputs    be816d2c8656  (command, templates and emitter)
+// Body      c49346aa6d47  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f64_nt_batched_64x64x16_t4x4_sm80.h"
@@ -273,25 +273,16 @@ extern "C" int tilegen_gemm_f64_nt_batched_64x64x16_t4x4_sm80_supports(
     const void *b, int64_t stride_b, int64_t ldb,
     void *c, int64_t stride_c, int64_t ldc) {
   if (batch < 0 || m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < m || stride_a < 0) {
-    return 2;
+  if (lda < m || stride_a < 0 || ldb < n || stride_b < 0 || ldc < n ||
+      (batch > 1 && m > 0 && stride_c < (m - 1) * ldc + n)) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < n || stride_b < 0) {
-    return 2;
-  }
-  if (ldc < n || (batch > 1 && m > 0 && stride_c < (m - 1) * ldc + n)) {
-    return 2;
-  }
-  if (batch > 0 && k > 0 && m > 0 && a == nullptr) {
-    return 3;
-  }
-  if (batch > 0 && k > 0 && n > 0 && b == nullptr) {
-    return 3;
-  }
-  if (batch > 0 && m > 0 && n > 0 && c == nullptr) {
-    return 3;
+  if ((batch > 0 && k > 0 && m > 0 && a == nullptr) ||
+      (batch > 0 && k > 0 && n > 0 && b == nullptr) ||
+      (batch > 0 && m > 0 && n > 0 && c == nullptr)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2 pp
-// Inputs    2e528c26c7b0  (command, templates and emitter)
-// Body      1dd4a51064db  (everything below this comment)
+// Inputs    7848e43a999a  (command, templates and emitter)
+// Body      d432ddab6fbe  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_tn_obf16_e42ab2b_cols_f32_rows_f32_128x128x12_c28d53.h"
@@ -630,31 +630,15 @@ extern "C" int tilegen_gemm_i8_tn_obf16_e42ab2b_cols_f32_rows_f32_128x128x12_c28
     const void *cols,
     void *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < k || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < k) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == nullptr) {
-    return 3;
-  }
-  if (n > 0 && k > 0 && b == nullptr) {
-    return 3;
-  }
-  if (m > 0 && rows == nullptr) {
-    return 3;
-  }
-  if (n > 0 && cols == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == nullptr) {
-    return 3;
+  if ((m > 0 && k > 0 && a == nullptr) || (n > 0 && k > 0 && b == nullptr) ||
+      (m > 0 && rows == nullptr) || (n > 0 && cols == nullptr) ||
+      (m > 0 && n > 0 && c == nullptr)) {
+    return 3;  // elements without an address
   }
   if (m > 2147482624 || n > 2147482624 || k > 2147482624) {
     return 4;

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s3
-// Inputs    33da2da136d6  (command, templates and emitter)
+// Inputs    cd32c2701a9d  (command, templates and emitter)
 // Body      e93755072f5d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

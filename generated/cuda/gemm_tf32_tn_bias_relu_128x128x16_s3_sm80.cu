@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = relu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x16 s3
-// Inputs    a40f7325ce31  (command, templates and emitter)
-// Body      cf60f3a71755  (everything below this comment)
+// Inputs    3c3918c79c39  (command, templates and emitter)
+// Body      562c52ffd914  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_tf32_tn_bias_relu_128x128x16_s3_sm80.h"
@@ -454,28 +454,14 @@ extern "C" int tilegen_gemm_tf32_tn_bias_relu_128x128x16_s3_sm80_supports(
     const void *bias,
     void *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < k || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < k) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == nullptr) {
-    return 3;
-  }
-  if (n > 0 && k > 0 && b == nullptr) {
-    return 3;
-  }
-  if (n > 0 && bias == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == nullptr) {
-    return 3;
+  if ((m > 0 && k > 0 && a == nullptr) || (n > 0 && k > 0 && b == nullptr) ||
+      (n > 0 && bias == nullptr) || (m > 0 && n > 0 && c == nullptr)) {
+    return 3;  // elements without an address
   }
   if (((m + 127) / 128) * ((n + 127) / 128) > 2147483647) {
     return 4;

@@ -3,7 +3,7 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    9e5c31c0f196  (command, templates and emitter)
+// Inputs    50ec6a470ad9  (command, templates and emitter)
 // Body      3de0de507e69  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   y = sum(x[m,n], (m, n))
 // Schedule  at most 1056 blocks of 512 threads, 2 accesses each
-// Inputs    9aa98b509d3c  (command, templates and emitter)
-// Body      f6073d4f05cb  (everything below this comment)
+// Inputs    df825a5a483e  (command, templates and emitter)
+// Body      b3f92c2b82f5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "total_f32_x2_sm80.h"
@@ -168,16 +168,13 @@ extern "C" int tilegen_total_f32_x2_sm80_supports(
     const void *x, int64_t x_stride_m,
     void *y) {
   if (m < 0 || n < 0) {
-    return 1;
+    return 1;  // a negative size
   }
   if (x_stride_m < n) {
-    return 2;
+    return 2;  // a stride that is too short
   }
-  if (m > 0 && n > 0 && x == nullptr) {
-    return 3;
-  }
-  if (y == nullptr) {
-    return 3;
+  if ((m > 0 && n > 0 && x == nullptr) || y == nullptr) {
+    return 3;  // elements without an address
   }
   return 0;
 }

@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 64 x 64, 128 threads
-// Inputs    fa9a58f59bd2  (command, templates and emitter)
+// Inputs    940dbf2fd756  (command, templates and emitter)
 // Body      19a1e1bcbba9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

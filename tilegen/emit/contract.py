@@ -15,9 +15,9 @@ def _empty(tensor: Tensor) -> str:
     return " && ".join(f"{d} > 0" for d in tensor.dims if not d.isdigit())
 
 
-def stride_checks(plan: Plan) -> list[str]:
-    """C conditions, one an array with strides: rows or matrices of the array would overlap."""
-    checks = []
+def short_strides(plan: Plan) -> str:
+    """C condition: rows or matrices of some array would overlap; empty without strides."""
+    checks: list[str] = []
     for tensor in plan.problem.tensors():
         if not tensor.strides:
             continue
@@ -29,9 +29,8 @@ def stride_checks(plan: Plan) -> list[str]:
             ]
         else:
             words = _nested(tensor)
-        fits = len(" || ".join(words)) < 88
-        checks.append((" || " if fits else " ||\n      ").join(words))
-    return checks
+        checks += words
+    return " || ".join(checks)
 
 
 def _nested(tensor: Tensor) -> list[str]:
@@ -48,14 +47,14 @@ def _nested(tensor: Tensor) -> list[str]:
     return words
 
 
-def null_checks(plan: Plan, null: str) -> list[str]:
-    """C conditions, one an array: it has elements and no address."""
+def null_pointers(plan: Plan, null: str) -> str:
+    """C condition: some array has elements and no address."""
     checks = []
     for tensor in plan.problem.tensors():
         elements = _empty(tensor)
-        guard = f"{elements} && " if elements else ""
-        checks.append(f"{guard}{tensor.name} == {null}")
-    return checks
+        check = f"{tensor.name} == {null}"
+        checks.append(f"({elements} && {check})" if elements else check)
+    return " || ".join(checks)
 
 
 def written_extent(plan: Plan) -> list[str]:
