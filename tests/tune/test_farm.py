@@ -11,6 +11,7 @@ import time
 import pytest
 
 from tilegen.errors import UsageError
+from tilegen.tune.candidates import Space
 from tilegen.tune.executors import RESOURCE, farm
 from tilegen.tune.search import Budget
 from tilegen.tune.trial import Rules
@@ -71,7 +72,7 @@ def test_a_search_goes_on_when_a_worker_is_killed(cluster, tmp_path):
             os.kill(victim, signal.SIGKILL)
 
     try:
-        space = lambda problem, where, name: list(SMALL[:5])  # noqa: E731
+        space = lambda *_: Space(SMALL[:5])  # noqa: E731
         one = dataclasses.replace(Tuner(settings, places), space=space).tune(CASE, tell)
     finally:
         places.close()

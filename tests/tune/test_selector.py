@@ -55,9 +55,19 @@ def test_few_kernels_with_the_least_worst_loss_are_chosen():
     assert cover.smallest(ROWS, 1, within=0.0).worst == pytest.approx(0.25)
 
 
-def test_schedules_that_were_not_measured_everywhere_are_left_out():
+def test_a_schedule_covers_only_where_it_was_measured():
     rows = [*ROWS, row(64, speedup=1.1, speedups={OTHER: 1.1})]
-    assert cover.measured_everywhere(rows) == [BASE, OTHER]
+    assert set(cover.measured(rows)) == {BASE, OTHER, SMALL, WIDE}
+    assert cover.cover(rows, 1).schedules == (OTHER,)
+    assert cover.judge([SMALL], rows).worst == float("inf")
+    assert tree.worst(tree.grow(rows, [SMALL])) == 2.75
+    assert set(cover.smallest(rows, 6, within=0.03).schedules) == {SMALL, OTHER}
+
+
+def test_many_schedules_are_added_one_by_one(monkeypatch):
+    best = cover.smallest(ROWS, 6, within=0.03)
+    monkeypatch.setattr(cover, "MOST_SUBSETS", 0)
+    assert cover.smallest(ROWS, 6, within=0.03) == best
 
 
 def test_the_tree_uses_one_readable_comparison_where_one_suffices():

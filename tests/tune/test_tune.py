@@ -61,7 +61,7 @@ def settings(tmp_path):
 
 
 def tuner(settings, emit=candidates.candidate, schedules=tuple(SMALL)):
-    return Tuner(settings, local(2), emit, lambda problem, where, name: list(schedules))
+    return Tuner(settings, local(2), emit, lambda *_: candidates.Space(schedules))
 
 
 def test_candidates_that_hang_crash_err_or_do_not_compile_cost_only_themselves(settings):
@@ -217,7 +217,7 @@ def test_a_failed_trial_is_never_the_best():
 def test_classes_take_turns_from_their_defaults_on_the_same_for_the_same_seed():
     where = target("sm_90a")
     problem = BenchCase("gemm", {}, {}).spec(where).problem
-    schedules = candidates.space(problem, where)
+    schedules = candidates.space(problem, where).schedules
     first = candidates.order(schedules, seed=3)
     assert first == candidates.order(schedules, seed=3) != candidates.order(schedules, seed=4)
     assert first[0] == 0 and sorted(first) == list(range(len(schedules)))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilegen.bench.process import Worker, WorkerFailed
+from tilegen.bench.process import Slot, Worker, WorkerFailed
 
 # A timing of one round lasts about this long.
 ROUND_SECONDS = 0.08
@@ -48,7 +48,7 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def rounds(
-    workers: Sequence[Worker], count: int, timeout: float = ROUND_TIMEOUT
+    workers: Sequence[Worker | Slot], count: int, timeout: float = ROUND_TIMEOUT
 ) -> tuple[dict[str, list[float]], dict[str, WorkerFailed]]:
     """Time the workers in turn; the order turns round every time.
 

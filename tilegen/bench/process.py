@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 from tilegen.errors import TilegenError
 
@@ -47,7 +53,7 @@ class Worker:
 
         Args:
             name: the competitor's name in samples and messages.
-            arguments: the peer's name and its threads.
+            arguments: the peer's name and its threads, and what to load at once: `gpu` or `torch`.
             environment: all of its environment variables; those of this process if None.
         """
         self.name = name
@@ -153,3 +159,39 @@ class Worker:
                 stream.close()
             except OSError:
                 pass
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One of several competitors in a process.
+
+    Attributes:
+        name: its name.
+        process: the process.
+    """
+
+    name: str
+    process: Worker
+
+    def ask(self, request: str, timeout: float) -> str:
+        """As `Worker.ask`, for this competitor."""
+        try:
+            return self.process.ask(f"{request} {self.name}", timeout)
+        except WorkerFailed as error:
+            what = error.message.removeprefix(f"{self.process.name}: ")
+            raise WorkerFailed(error.reason, f"{self.name}: {what}") from None
+
+
+@contextmanager
+def holding(device: str) -> Iterator[None]:
+    """Hold a device while something runs on it: other processes of this machine wait.
+
+    Args:
+        device: its key, as in the tables.
+    """
+    # Of several GPUs of one kind, a process may be given one of its own.
+    own = re.sub(r"[^a-z0-9]+", "-", os.environ.get("CUDA_VISIBLE_DEVICES", "").lower())
+    path = Path(tempfile.gettempdir()) / f"tilegen-{os.getuid()}-{device}-{own}.timing"
+    with open(path, "a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -14,6 +14,9 @@ from tilegen.errors import UsageError
 
 FORMAT = 1
 
+# What is timed beside a kernel to show how far it could go, and competes for nothing: it computes nothing.
+CEILINGS = frozenset({"copy"})
+
 
 @dataclass
 class Row:
@@ -51,10 +54,17 @@ class Row:
         return statistics.median(self.ratios[peer])
 
     def best_peer(self) -> tuple[str, float]:
-        """The fastest peer and its ratio, or an empty name."""
-        if not self.ratios:
+        """The fastest peer and its ratio, or an empty name; a ceiling is no peer."""
+        return self._least([name for name in self.ratios if name not in CEILINGS])
+
+    def ceiling(self) -> tuple[str, float]:
+        """The fastest ceiling and the part of it that ours reaches, or an empty name."""
+        return self._least([name for name in self.ratios if name in CEILINGS])
+
+    def _least(self, names: list[str]) -> tuple[str, float]:
+        if not names:
             return "", math.nan
-        name = min(self.ratios, key=self.ratio)
+        name = min(names, key=self.ratio)
         return name, self.ratio(name)
 
     def median(self, who: str = "tilegen") -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tilegen.bench.samples import Report, geomean, spread, verdict
+from tilegen.bench.samples import Report, Row, geomean, spread, verdict
 
 
 def _columns(rows: list[list[str]]) -> list[str]:
@@ -34,11 +34,13 @@ def text(report: Report) -> str:
     lines = [f"{report.suite} on {report.machine.get('name') or report.machine.get('cpu', '')}"]
     lines += _columns(rows)
     for group in dict.fromkeys(r.group for r in report.rows):
-        best = [r.best_peer()[1] for r in report.rows if r.group == group and r.ratios]
-        if best:
-            lines.append(
-                f"{group or 'all'}: geometric mean {geomean(best):.3f} of the best peer, least {min(best):.3f}"
-            )
+        rows_of = [r for r in report.rows if r.group == group]
+        for what, found in (("the best peer", Row.best_peer), ("the ceiling", Row.ceiling)):
+            best = [ratio for name, ratio in map(found, rows_of) if name]
+            if best:
+                lines.append(
+                    f"{group or 'all'}: geometric mean {geomean(best):.3f} of {what}, least {min(best):.3f}"
+                )
     noise = [spread(r.ratios[p]) for r in report.rows for p in r.ratios]
     if noise:
         lines.append(f"noise of a ratio: {max(noise):.1%} at most")

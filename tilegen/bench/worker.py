@@ -1,7 +1,10 @@
-"""The process behind one competitor: reads requests on standard input, answers on standard output.
+"""The process behind competitors: reads requests on standard input, answers on standard output.
 
 Requests: `prepare JSON` with operator, target, options, sizes and, for a kernel that is already built,
 `library` and `symbol`; `time`; `verify JSON` with `cases`, `quick` or `full`. Answers: `ok ...`, `no REASON`.
+
+A process may hold several competitors, as those on a GPU share one: then `prepare` also has a `slot`, the
+competitor's name in the process, and its `peer`; `time SLOT` times one of them, and `drop` forgets them all.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import numpy as np
 from tilegen.bench.cpu import ROUND_SECONDS, time_calls
 from tilegen.bench.peers import cpu_peer, gpu_peer
 from tilegen.bench.peers.own import Built
+from tilegen.bench.process import holding
 from tilegen.errors import TilegenError
 from tilegen.problems.base import Problem, random_array
 from tilegen.spec import KernelSpec
@@ -111,11 +115,10 @@ class Competitor:
     def _on_gpu(self, spec: KernelSpec, request: dict[str, Any]) -> Callable[[], float]:
         from tilegen.bench import gpu
         from tilegen.bench.peers.own import gpu_launch
-        from tilegen.bench.tensors import device_tensors
 
         sizes = request["sizes"]
         count = gpu.input_sets(spec.problem.bytes(sizes))
-        sets, scalars = device_tensors(spec, sizes, count)
+        sets, scalars = shared_tensors(spec, sizes, count)
         if self.built is not None:
             launch = gpu_launch(self.built, sizes, sets, scalars)
         else:
@@ -132,10 +135,38 @@ class Competitor:
         tile = plan.schedule.tile_extents()
         quick = request["cases"] == "quick"
         cases = quick_cases(plan.problem, tile) if quick else case_grid(plan.problem, tile, 1)
-        verdict = verify(plan, self.built.runner(), cases=cases)
+        run = self.built.runner()
+        if "device" in request:
+            run = alone(run, request["device"])
+        verdict = verify(plan, run, cases=cases)
         if not verdict.ok:
             raise CheckFailed(f"{len(verdict.failures)} failures: {verdict.failures[0]}")
         return f"{verdict.cases} cases, largest error {verdict.worst:.3f} of its bound"
+
+
+# The tensors of the last problem and sizes; competitors of one case read the same.
+_tensors: dict[Any, Any] = {}
+
+
+def shared_tensors(spec: KernelSpec, sizes: dict[str, int], count: int) -> Any:
+    """Sets of tensors on the device and scalars, as `device_tensors`, made once for a case."""
+    from tilegen.bench.tensors import device_tensors
+
+    key = (repr(spec.problem), tuple(sizes.items()), count)
+    if key not in _tensors:
+        _tensors.clear()
+        _tensors[key] = device_tensors(spec, sizes, count)
+    return _tensors[key]
+
+
+def alone(run: Callable[..., None], device: str) -> Callable[..., None]:
+    """Runs that hold the device's lock, so that they disturb no timing of another process."""
+
+    def locked(arrays: Any, scalars: Any) -> None:
+        with holding(device):
+            run(arrays, scalars)
+
+    return locked
 
 
 def host_arrays(
@@ -175,21 +206,39 @@ def timing_inputs(
     return {t.name: np.resize(random_array(t.dtype, block, rng), t.shape(sizes)) for t in reads}
 
 
+def serve(slots: dict[str, Competitor], line: str) -> str:
+    """Answer one request.
+
+    Args:
+        slots: the competitors of this process by name; the one without a name has "".
+        line: the request.
+    """
+    word, _, rest = line.strip().partition(" ")
+    if word == "prepare":
+        request = json.loads(rest)
+        slot, peer = request.pop("slot", ""), request.pop("peer", sys.argv[1])
+        slots[slot] = Competitor(peer, int(sys.argv[2]))
+        slots[slot].prepare(request)
+        return ""
+    if word == "verify":
+        return slots[""].verify(json.loads(rest))
+    if word == "drop":
+        slots.clear()
+        _tensors.clear()
+        return ""
+    return repr(slots[rest].time())
+
+
 def main() -> None:
-    """Serve requests until the input ends."""
-    competitor = Competitor(sys.argv[1], int(sys.argv[2]))
+    """Serve requests until the input ends; a third argument, a target, has its libraries loaded first."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
+    if sys.argv[3:]:
+        warm(sys.argv[3])
+    slots: dict[str, Competitor] = {}
     for line in sys.stdin:
-        word, _, rest = line.strip().partition(" ")
         try:
-            if word == "prepare":
-                competitor.prepare(json.loads(rest))
-                answer = "ok"
-            elif word == "verify":
-                answer = f"ok {competitor.verify(json.loads(rest))}"
-            else:
-                answer = f"ok {competitor.time()!r}"
+            answer = f"ok {serve(slots, line)}"
         # What a library raises is not known here, and none of it may end the protocol.
         except Exception as error:
             message = error.message if isinstance(error, TilegenError) else str(error)
@@ -198,6 +247,17 @@ def main() -> None:
             answer = f"no {kind}{first}"
         answers.write(answer + "\n")
         answers.flush()
+
+
+def warm(device: str) -> None:
+    """Load what takes seconds, before the first request: `gpu` the driver's context, `torch` PyTorch too."""
+    from tilegen.runtime import gpu
+
+    gpu.driver()
+    if device == "torch":
+        import torch
+
+        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":

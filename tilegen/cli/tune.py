@@ -78,7 +78,7 @@ def tune(
     wanted = None if peers is None else [p for p in peers.split(",") if p and p != "none"]
     require_known(where.backend, wanted or ())
     limit = _budget(budget)
-    where_run = places(scheduler, jobs)
+    where_run = places(scheduler, jobs, where.backend == "cuda")
     key = where_run.timers.submit(device.device_key, where).result()
     rules = Rules(key, threads if where.backend == "c_openmp" else 0, timeout=timeout)
     settings = Settings(where, tables, limit, rules, wanted, seed=seed, schedule=only, again=again)

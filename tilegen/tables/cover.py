@@ -29,44 +29,51 @@ class Cover:
     mean: float
 
 
-def measured_everywhere(rows: Sequence[Row]) -> list[str]:
-    """Schedules that were measured at every row, the default among them, in the order of the rows."""
+def measured(rows: Sequence[Row]) -> list[str]:
+    """Schedules that were measured at some row, in the order of the rows."""
     found: dict[str, None] = {}
     for row in rows:
         found |= dict.fromkeys([row.default, row.schedule, *row.speedups])
-    return [s for s in found if s and all(loss(s, row) < math.inf for row in rows)]
+    return [s for s in found if s]
 
 
 def judge(chosen: Sequence[str], rows: Sequence[Row]) -> Cover:
-    """What a set of schedules loses."""
+    """What a set of schedules loses; inf where none of them was measured."""
     losses = [min(loss(s, row) for s in chosen) for row in rows]
     return Cover(tuple(chosen), max(losses), sum(losses) / len(losses))
 
 
-def cover(rows: Sequence[Row], count: int) -> Cover:
-    """The best set of at most `count` schedules: least worst loss, then least mean loss, then order."""
-    known = measured_everywhere(rows)
+def cover(rows: Sequence[Row], count: int, within: float = 0.03) -> Cover:
+    """The best set of at most `count` schedules: least worst loss, then least mean loss, then order.
+
+    Where there are too many sets to try, schedules are added one by one, each the one that brings most rows
+    within `within`, and of those the one that leaves the least mean loss.
+    """
+    known = measured(rows)
     count = min(count, len(known))
     if math.comb(len(known), count) <= MOST_SUBSETS:
         sets = [judge(chosen, rows) for chosen in itertools.combinations(known, count)]
         return min(sets, key=lambda c: (round(c.worst, 6), c.mean))
+    losses = {s: [min(loss(s, row), 1.0) for row in rows] for s in known}
+    left = [1.0] * len(rows)
     chosen: list[str] = []
     for _ in range(count):
-        others = [s for s in known if s not in chosen]
-        best = min(others, key=lambda s: _order([*chosen, s], rows))
+
+        def after(schedule: str) -> tuple[int, float]:
+            made = [min(a, b) for a, b in zip(left, losses[schedule])]
+            return sum(x > within for x in made), sum(made)
+
+        best = min((s for s in known if s not in chosen), key=after)
+        left = [min(a, b) for a, b in zip(left, losses[best])]
         chosen.append(best)
     return judge([s for s in known if s in chosen], rows)
 
 
-def _order(chosen: Sequence[str], rows: Sequence[Row]) -> tuple[float, float]:
-    made = judge(chosen, rows)
-    return round(made.worst, 6), made.mean
-
-
 def smallest(rows: Sequence[Row], most: int, within: float) -> Cover:
     """The smallest cover that loses no more than `within` anywhere, or the best of `most` schedules."""
+    most = min(most, len(measured(rows)))
     for count in range(1, most + 1):
-        found = cover(rows, count)
-        if found.worst <= within or count >= len(measured_everywhere(rows)):
+        found = cover(rows, count, within)
+        if found.worst <= within:
             break
     return found

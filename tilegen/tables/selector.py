@@ -92,8 +92,7 @@ def make(wanted: Wanted, folder: Path, style: Style = Style()) -> Selector:
     """Read a device's table, choose few kernels and emit them with their chooser.
 
     Raises:
-        UsageError: the table has no fresh rows for the problem, or none whose schedules were measured
-            at every size.
+        UsageError: the table has no fresh rows for the problem.
     """
     files.require_device(folder, wanted.device)
     path = files.table_path(folder, wanted.device, wanted.problem.operator)
@@ -107,11 +106,6 @@ def make(wanted: Wanted, folder: Path, style: Style = Style()) -> Selector:
             f"{path} has no fresh row for {words.problem_text(wanted.problem)} on {wanted.where} with "
             f"{wanted.threads} threads",
             said,
-        )
-    if not cover.measured_everywhere(rows):
-        raise UsageError(
-            f"no schedule of {path} was measured at all {len(rows)} sizes",
-            "Tune the sizes as one suite, so that winners are measured at each other's sizes.",
         )
     chosen = cover.smallest(rows, wanted.most, wanted.within).schedules
     grown = tree.grow(rows, chosen)

@@ -6,12 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilegen.tables.lookup import loss
+from tilegen.tables import lookup
 from tilegen.tables.rows import Row
 
 # A comparison must reduce the worst loss below it by this much, or a tree does without it.
 WORTH = 0.002
 MOST_DEPTH = 3
+
+# What a schedule is taken to lose where it was not measured: it needs twice the time.
+UNMEASURED = 1.0
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,11 @@ class Split:
 
 
 Tree = Leaf | Split
+
+
+def loss(schedule: str, row: Row) -> float:
+    """What a schedule loses at a row, at most what an unmeasured one is taken to lose."""
+    return min(lookup.loss(schedule, row), UNMEASURED)
 
 
 def grow(rows: Sequence[Row], schedules: Sequence[str], depth: int = MOST_DEPTH) -> Tree:

@@ -21,6 +21,8 @@ WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow")
 C_FLAGS = ("-std=c11", "-O3", "-fPIC", "-pedantic", *WARNINGS)
 CUDA_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "--Werror=all-warnings")
 LIBRARY = "kernel.so"
+# What ptxas said of the kernels in a CUDA library, beside it.
+PTXAS = "ptxas.txt"
 
 # A compiler that takes longer than this is ended.
 COMPILE_SECONDS = 900
@@ -138,6 +140,8 @@ def library(
             "-fPIC",
             "-cudart",
             "static",
+            "-Xptxas",
+            "-v",
         ]
         all_flags += ["-Xcompiler", ",".join(WARNINGS)]
     else:
@@ -151,9 +155,9 @@ def library(
         command = [tool.path, *tool.flags, *all_flags, str(source), "-o", str(folder / LIBRARY)]
         if not isinstance(kernel.spec.target, CudaTarget):
             command.append("-lm")
-        run_compiler(command, kernel.source)
+        (folder / PTXAS).write_text(run_compiler(command, kernel.source), encoding="utf-8")
 
-    return cached("library", _key(kernel, tool, all_flags), (LIBRARY,), make) / LIBRARY
+    return cached("library", _key(kernel, tool, all_flags), (LIBRARY, PTXAS), make) / LIBRARY
 
 
 def cubin(kernel: Rendered, arch: CudaTarget) -> tuple[Path, list[PtxasReport]]:
@@ -172,9 +176,9 @@ def cubin(kernel: Rendered, arch: CudaTarget) -> tuple[Path, list[PtxasReport]]:
         source = lay_out(kernel, folder)
         command = [tool.path, *tool.flags, *flags, str(source), "-o", str(folder / "kernel.cubin")]
         printed = run_compiler(command, f"{kernel.source} for {arch}")
-        (folder / "ptxas.txt").write_text(printed, encoding="utf-8")
+        (folder / PTXAS).write_text(printed, encoding="utf-8")
 
-    names = ("kernel.cubin", "ptxas.txt")
+    names = ("kernel.cubin", PTXAS)
     folder = cached("cubin", _key(kernel, tool, flags), names, make)
     return folder / names[0], read_ptxas((folder / names[1]).read_text(encoding="utf-8"))
 
@@ -207,6 +211,22 @@ def require_no_spill(kernel: Rendered, arch: CudaTarget) -> list[PtxasReport]:
         BuildError: ptxas spilled registers or serialised the matrix units; with the bytes.
     """
     _, reports = cubin(kernel, arch)
+    _refuse_spills(kernel, arch, reports)
+    return reports
+
+
+def library_without_spill(kernel: Rendered) -> Path:
+    """Build a CUDA kernel for its own target, as `library`, and refuse it as `require_no_spill` does.
+
+    One run of the compiler gives both, so that searches over many kernels take half as long.
+    """
+    path = library(kernel)
+    reports = read_ptxas((path.parent / PTXAS).read_text(encoding="utf-8"))
+    _refuse_spills(kernel, kernel.spec.target, reports)
+    return path
+
+
+def _refuse_spills(kernel: Rendered, arch: CudaTarget, reports: Sequence[PtxasReport]) -> None:
     for report in reports:
         if report.spill_bytes or report.notes:
             why = f"{report.spill_bytes} bytes of spills" if report.spill_bytes else report.notes[0]
@@ -214,4 +234,3 @@ def require_no_spill(kernel: Rendered, arch: CudaTarget) -> list[PtxasReport]:
                 f"{kernel.source} for {arch}: {report.function}: {why}",
                 "Choose a smaller tile, or more threads for it.",
             )
-    return reports

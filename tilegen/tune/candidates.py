@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilegen import fields, registry
@@ -48,13 +48,29 @@ class Candidate:
         return {**problem, **schedule_options(self.schedule)}
 
 
-def space(problem: Problem, where: Target, name: str = "") -> list[Schedule]:
+@dataclass(frozen=True)
+class Space:
+    """What a search chooses from.
+
+    Attributes:
+        schedules: legal schedules, the default first.
+        ranked: whether they are in the order of a model's estimates for the sizes, best first.
+    """
+
+    schedules: Sequence[Schedule]
+    ranked: bool = False
+
+
+def space(
+    problem: Problem, where: Target, name: str = "", sizes: Mapping[str, int] | None = None
+) -> Space:
     """Every legal schedule worth a trial, the default first, in a fixed order.
 
     Args:
         problem: what is computed.
         where: the target.
         name: a schedule class; empty for all that accept the problem.
+        sizes: extents; where a model has the problem, what it thinks slow is left out.
     """
     preferred = registry.schedule_class(problem, where, name)
     found: dict[Schedule, None] = {preferred.default(problem, where): None}
@@ -64,7 +80,7 @@ def space(problem: Problem, where: Target, name: str = "") -> list[Schedule]:
             if not default.violations(problem, where):
                 found[default] = None
             found |= dict.fromkeys(cls.space(problem, where))
-    return list(found)
+    return Space(list(found))
 
 
 def candidate(schedule: Schedule, problem: Problem, where: Target, rank: int) -> Candidate:

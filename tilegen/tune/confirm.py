@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tilegen.bench import cpu
-from tilegen.bench.process import Worker, WorkerFailed
-from tilegen.errors import CheckFailed
-from tilegen.tune.device import timing
-from tilegen.tune.trial import Job, Rules, worker
+from tilegen.bench.process import Slot, Worker, WorkerFailed, holding
+from tilegen.tune.processes import timing_lane, worker
+from tilegen.tune.trial import Job, Rules, place
 
 # A lead of no more than this is a tie, whatever the noise.
 TIE = 0.01
@@ -22,15 +21,11 @@ class Final:
     """What the confirming run found.
 
     Attributes:
-        winner: name of the chosen finalist.
-        verified: what its full verification found.
         seconds: samples by competitor, peers included.
         ratios: ratios default / competitor by competitor.
         failures: why a competitor dropped out.
     """
 
-    winner: str
-    verified: str
     seconds: Mapping[str, tuple[float, ...]]
     ratios: Mapping[str, tuple[float, ...]]
     failures: Mapping[str, str]
@@ -39,53 +34,92 @@ class Final:
 def confirm(
     finalists: Mapping[str, Job], sizes: Mapping[str, int], peers: Sequence[str], rules: Rules
 ) -> Final:
-    """Time all finalists and peers together, choose the winner, and verify it over the whole grid.
+    """Time all finalists and peers together.
 
     Args:
         finalists: kernels by name in their fixed order; the first one is the default.
         sizes: extents.
         peers: names of peers.
         rules: of every finalist; peers may take longer to load.
-
-    Raises:
-        CheckFailed: no finalist was timed and verified.
     """
     base, *_ = finalists
-    failures: dict[str, str] = {}
+    requests: dict[str, dict[str, Any]] = {}
+    for name in [*finalists, *peers]:
+        requests[name] = finalists.get(name, finalists[base]).request(sizes, rules.seconds)
+        if name not in finalists:
+            del requests[name]["library"], requests[name]["symbol"]
+            requests[name]["peer"] = name
+    timed = _timed_on_gpu if rules.on_gpu else _timed
+    samples, failures = timed(requests, rules)
+    against = samples.get(base, [])
+    ratios = {n: tuple(b / t for b, t in zip(against, times)) for n, times in samples.items()}
+    seconds = {name: tuple(times) for name, times in samples.items()}
+    said = {name: error.message.removeprefix(f"{name}: ") for name, error in failures.items()}
+    return Final(seconds, ratios, said)
+
+
+def _timed(
+    requests: Mapping[str, dict[str, Any]], rules: Rules
+) -> tuple[dict[str, list[float]], dict[str, WorkerFailed]]:
+    """Time competitors on the CPU, each in a process of its own."""
+    failures: dict[str, WorkerFailed] = {}
     started: list[Worker] = []
     ready: list[Worker] = []
     try:
-        for name in [*finalists, *peers]:
-            ours = name in finalists
-            request = finalists[name if ours else base].request(sizes, rules.seconds)
-            if not ours:
-                del request["library"], request["symbol"]
-            process = worker(name, rules, "tilegen" if ours else name)
+        for name, request in requests.items():
+            process = worker(name, rules.threads, request.get("peer", "tilegen"))
             started.append(process)
             try:
-                limit = rules.timeout if ours else max(rules.timeout, cpu.PREPARE_TIMEOUT)
-                process.ask("prepare " + json.dumps(request), limit)
+                place(process, request, _patience(request, rules))
                 ready.append(process)
             except WorkerFailed as error:
-                failures[name] = error.message.removeprefix(f"{name}: ")
-        with timing(rules.device):
+                failures[name] = error
+        with holding(rules.device):
             samples, failed = cpu.rounds(ready, rules.rounds, rules.timeout)
     finally:
         for process in started:
             process.kill()
-    failures |= {name: error.message.removeprefix(f"{name}: ") for name, error in failed.items()}
-    against = samples.get(base, [])
-    ratios = {n: tuple(b / t for b, t in zip(against, times)) for n, times in samples.items()}
-    seconds = {name: tuple(times) for name, times in samples.items()}
-    right = [name for name in finalists if ratios.get(name)]
-    while right:
-        winner = pick({name: ratios[name] for name in right})
+    return samples, failures | failed
+
+
+def _timed_on_gpu(
+    requests: Mapping[str, dict[str, Any]], rules: Rules
+) -> tuple[dict[str, list[float]], dict[str, WorkerFailed]]:
+    """Time competitors on a GPU in one process; without those that failed, again in another one."""
+    failures: dict[str, WorkerFailed] = {}
+    lane = timing_lane(rules.device)
+    while True:
+        left = {name: r for name, r in requests.items() if name not in failures}
+        process = lane.process()
+        lane.holds = None
+        slots = {name: Slot(name, process) for name in left}
+        failed: dict[str, WorkerFailed] = {}
+        samples: dict[str, list[float]] = {}
         try:
-            return Final(winner, verify(finalists[winner], sizes, rules), seconds, ratios, failures)
+            process.ask("drop", rules.timeout)
+            for name, request in left.items():
+                try:
+                    place(slots[name], request, _patience(request, rules))
+                except WorkerFailed as error:
+                    failed[name] = error
+                    if "peer" not in request or not process.alive:
+                        break
+            else:
+                ready = [slot for name, slot in slots.items() if name not in failed]
+                with holding(rules.device):
+                    samples, more = cpu.rounds(ready, rules.rounds, rules.timeout)
+                # The first one to fail may have taken the others with it.
+                failed |= dict(list(more.items())[:1])
         except WorkerFailed as error:
-            failures[winner] = error.message
-            right.remove(winner)
-    raise CheckFailed(f"no finalist was timed and verified: {failures}")
+            failed |= dict.fromkeys(left, error)
+        failures |= failed
+        if not failed or samples and set(samples) == set(left) - set(failed):
+            return samples, failures
+        lane.spoil()
+
+
+def _patience(request: Mapping[str, Any], rules: Rules) -> float:
+    return max(rules.timeout, cpu.PREPARE_TIMEOUT) if "peer" in request else rules.timeout
 
 
 def pick(ratios: Mapping[str, Sequence[float]]) -> str:
@@ -109,14 +143,3 @@ def beats(one: Sequence[float], other: Sequence[float]) -> bool:
     leads = [a / b for a, b in zip(one, other, strict=True)]
     lower = statistics.quantiles(leads, n=4)[0] if len(leads) > 1 else leads[0]
     return statistics.median(leads) > 1 + TIE and lower > 1
-
-
-def verify(job: Job, sizes: Mapping[str, int], rules: Rules) -> str:
-    """Run a kernel over its whole grid of cases in a process of its own. Raises WorkerFailed."""
-    process = worker("winner", rules)
-    try:
-        request = job.request(sizes, rules.seconds) | {"only_verify": True}
-        process.ask("prepare " + json.dumps(request), rules.timeout)
-        return process.ask('verify {"cases": "full"}', max(rules.timeout, cpu.PREPARE_TIMEOUT))
-    finally:
-        process.kill()

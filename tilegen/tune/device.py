@@ -1,13 +1,8 @@
-"""Which device is tuned: its key in the tables, its facts, and the lock that timings on it hold."""
+"""Which device is tuned: its key in the tables, its compiler and its facts."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tilegen.bench.samples import host_facts
@@ -61,14 +56,3 @@ def facts(where: Target) -> dict[str, str]:
         return gpu.machine_facts()
     found = host_facts()
     return {name: found[name] for name in ("cpu", "machine") if name in found}
-
-
-@contextmanager
-def timing(device: str) -> Iterator[None]:
-    """Hold a device while something is timed on it: other processes of this machine wait."""
-    # Of several GPUs of one kind, a process may be given one of its own.
-    own = slug(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
-    path = Path(tempfile.gettempdir()) / f"tilegen-{os.getuid()}-{device}-{own}.timing"
-    with open(path, "a") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

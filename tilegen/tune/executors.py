@@ -36,17 +36,21 @@ class Places:
         compilers: any number at once; a compiler is a process of its own.
         timers: one call at a time on each device.
         close: releases both.
+        checkers: verify kernels for a GPU while others are compiled and timed; the timers where they are
+            not given, as on a cluster and on a CPU, whose timings it would disturb.
     """
 
     compilers: Executor
     timers: Executor
     close: Callable[[], None]
+    checkers: Executor | None = None
 
 
-def local(jobs: int = 0) -> Places:
+def local(jobs: int = 0, gpu: bool = False) -> Places:
     """Executors of this machine; `jobs` compilers at once, 0 for one a core."""
     pool = ThreadPoolExecutor(jobs or os.cpu_count() or 1, thread_name_prefix="compile")
-    return Places(pool, Inline(), lambda: pool.shutdown(wait=False, cancel_futures=True))
+    close = lambda: pool.shutdown(wait=False, cancel_futures=True)  # noqa: E731
+    return Places(pool, Inline(), close, pool if gpu else None)
 
 
 def farm(address: str) -> Places:
@@ -80,6 +84,6 @@ def farm(address: str) -> Places:
     return Places(compilers, timers, client.close)
 
 
-def places(scheduler: str = "", jobs: int = 0) -> Places:
-    """Executors of a cluster if its scheduler is named, else of this machine."""
-    return farm(scheduler) if scheduler else local(jobs)
+def places(scheduler: str = "", jobs: int = 0, gpu: bool = False) -> Places:
+    """Executors of a cluster if its scheduler is named, else of this machine, with its GPU or without."""
+    return farm(scheduler) if scheduler else local(jobs, gpu)

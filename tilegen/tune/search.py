@@ -8,11 +8,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 
 from tilegen.errors import CheckFailed
+from tilegen.problems.base import Problem
 from tilegen.schedules.base import Schedule
+from tilegen.tune.builds import Builds
 from tilegen.tune.candidates import Candidate, neighbours, order
 from tilegen.tune.executors import Places
 from tilegen.tune.journal import Journal
-from tilegen.tune.trial import Compiled, Job, Outcome, Rules, compile_candidate, measure
+from tilegen.tune.trial import Job, Outcome, Rules, measure
 
 
 @dataclass(frozen=True)
@@ -52,34 +54,39 @@ class Search:
     """A search over one list of candidates.
 
     Attributes:
+        problem: what is computed.
         sizes: extents at which candidates are timed.
         rules: how trials run.
         places: where they run.
+        builds: libraries of candidates, shared with the searches at other sizes.
         journal: what is known, and where results are kept.
         emit: emits the candidate of a place in `schedules`.
         schedules: the space; the first is the default.
+        ranked: whether the space is in the order of a model's estimates, best first.
         tell: called after each trial.
         outcomes: results by candidate.
     """
 
+    problem: Problem
     sizes: Mapping[str, int]
     rules: Rules
     places: Places
+    builds: Builds
     journal: Journal
     emit: Callable[[int], Candidate]
     schedules: Sequence[Schedule]
+    ranked: bool = False
     tell: Tell = lambda _: None
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     _candidates: dict[int, Candidate] = field(default_factory=dict)
-    _compiled: dict[int, Compiled] = field(default_factory=dict)
     _progress: Progress = field(default_factory=Progress)
     _until: float = float("inf")
 
     def run(self, budget: Budget, seed: int = 0) -> None:
         """Try candidates until the budget is spent.
 
-        All of them where the budget allows; else half of it on the default of each class and a random
-        sample, the rest on the neighbours of the best, then on further random ones.
+        All of them where the budget allows; else half of it on the first of `turns`, the rest on the
+        neighbours of the best, then on further ones in turn.
 
         Raises:
             CheckFailed: the default itself does not compile or is wrong: nothing can be compared.
@@ -90,16 +97,28 @@ class Search:
         if budget.seconds:
             self._until = time.monotonic() + budget.seconds
         self._require_default()
-        if trials == size:
-            self._try(list(range(size)))
-            return
-        turns = order(self.schedules, seed)
-        self._try(turns[: max(1, trials // 2)])
+        self._try(self.planned(budget, seed))
+        turns = self.turns(seed)
         while len(self.outcomes) < trials and not self._spent():
             best = self.best()
             near = neighbours(self.schedules, self.schedules[best]) if best is not None else []
             fresh = [p for p in [*near, *turns] if p not in self.outcomes]
             self._try(fresh[: min(4, trials - len(self.outcomes))])
+
+    def turns(self, seed: int) -> list[int]:
+        """The order of trials: the model's, or the classes in turn, each its default and then at random."""
+        return list(range(len(self.schedules))) if self.ranked else order(self.schedules, seed)
+
+    def planned(self, budget: Budget, seed: int) -> list[int]:
+        """The trials that do not depend on what others find."""
+        size = len(self.schedules)
+        trials = min(size, budget.trials or size)
+        return self.turns(seed)[: trials if trials == size else max(1, trials // 2)]
+
+    def prefetch(self, budget: Budget, seed: int) -> None:
+        """Begin to build what will be tried for certain."""
+        for place in [0, *self.planned(budget, seed)]:
+            self._build(place)
 
     def also(self, places: Sequence[int]) -> None:
         """Measure these candidates too, whatever the budget."""
@@ -117,12 +136,17 @@ class Search:
             self._candidates[place] = self.emit(place)
         return self._candidates[place]
 
+    def _build(self, place: int) -> Future | None:
+        """The build of a candidate; None where its outcome is known already."""
+        made = self.candidate(place)
+        if place in self.outcomes or self.journal.get(self.key(place)) is not None:
+            return None
+        return self.builds.start(made, self.journal.verified(made.digest))
+
     def job(self, place: int) -> Job:
         """A candidate with its library. Raises CheckFailed if it does not compile."""
-        if place not in self._compiled:
-            future = self.places.compilers.submit(compile_candidate, self.candidate(place).kernel)
-            self._compiled[place] = future.result()
-        compiled, made = self._compiled[place], self.candidate(place)
+        made = self.candidate(place)
+        compiled = self.builds.result(made)
         if not compiled.image:
             raise CheckFailed(f"{made.schedule} does not compile: {compiled.reason}")
         target = made.kernel.spec.target.name
@@ -145,7 +169,7 @@ class Search:
 
     def _try(self, wanted: Sequence[int]) -> None:
         """Compile in parallel, measure as libraries arrive, keep each result at once."""
-        compiling: dict[Future, int] = {}
+        building: dict[Future, list[int]] = {}
         measuring: dict[Future, int] = {}
         for place in wanted:
             if place in self.outcomes:
@@ -153,34 +177,34 @@ class Search:
             known = self.journal.get(self.key(place))
             if known is not None:
                 self._keep(place, known, fresh=False)
-            elif place in self._compiled:
-                self._measure(place, measuring)
             else:
-                kernel = self.candidate(place).kernel
-                compiling[self.places.compilers.submit(compile_candidate, kernel)] = place
+                building.setdefault(self._build(place), []).append(place)
         try:
-            while compiling or measuring:
+            while building or measuring:
                 if self._spent():
                     return
-                done, _ = wait([*compiling, *measuring], return_when=FIRST_COMPLETED)
-                for future in sorted(done, key=lambda f: {**compiling, **measuring}[f]):
+                done, _ = wait([*building, *measuring], return_when=FIRST_COMPLETED)
+                for future in [f for f in [*building, *measuring] if f in done]:
                     if future in measuring:
                         self._keep(measuring.pop(future), future.result(), fresh=True)
                         continue
-                    place = compiling.pop(future)
-                    self._compiled[place] = future.result()
-                    if not self._spent():
-                        self._measure(place, measuring)
+                    for place in building.pop(future):
+                        if not self._spent():
+                            self._measure(place, measuring)
         finally:
-            for future in [*compiling, *measuring]:
+            for future in [*building, *measuring] if self._spent() else measuring:
                 future.cancel()
 
     def _measure(self, place: int, measuring: dict[Future, int]) -> None:
-        compiled = self._compiled[place]
+        made = self.candidate(place)
+        compiled = self.builds.result(made)
         if not compiled.image:
             self._keep(place, Outcome("compile", compiled.reason), fresh=True)
             return
-        verified = self.journal.verified(self.candidate(place).digest)
+        if compiled.wrong:
+            self._keep(place, Outcome("verify", compiled.wrong), fresh=True)
+            return
+        verified = self.journal.verified(made.digest) or compiled.verified
         arguments = (self.job(place), self.job(0), self.sizes, self.rules, verified)
         future = self.places.timers.submit(measure, *arguments)
         if future.done():

@@ -1,38 +1,48 @@
-"""Tunes the cases of a suite: search, confirmed winner, row of the table; then the winners at each other's sizes."""
+"""Tunes the cases of a suite: search, confirmed winner, row of the table; then the winners at other sizes."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tilegen.bench.peers import peer_names, require_known
-from tilegen.bench.samples import spread
+from tilegen.bench.process import WorkerFailed
+from tilegen.bench.samples import CEILINGS, spread
 from tilegen.bench.suites import BenchCase
+from tilegen.errors import CheckFailed
 from tilegen.problems.base import Problem
 from tilegen.schedules.base import Schedule
-from tilegen.tables import files, lookup, words
+from tilegen.tables import cover, files, lookup, words
 from tilegen.tables.rows import Row
 from tilegen.targets import Target
 from tilegen.tune import candidates, device
-from tilegen.tune.candidates import Candidate
+from tilegen.tune.builds import Builds
+from tilegen.tune.candidates import Candidate, Space
+from tilegen.tune.confirm import Final, confirm, pick
 from tilegen.tune.executors import Places
 from tilegen.tune.journal import Journal
 from tilegen.tune.search import Budget, Search, Tell
-from tilegen.tune.confirm import Final, confirm
-from tilegen.tune.trial import Outcome, Rules, forget_default
+from tilegen.tune.trial import Outcome, Rules, forget_default, verify
 
 Emit = Callable[[Schedule, Problem, Target, int], Candidate]
-Space = Callable[[Problem, Target, str], list[Schedule]]
+ListSpace = Callable[[Problem, Target, str, Mapping[str, int]], Space]
 
 # How many of the best go into the confirming run, and its rounds.
 FINALISTS = 4
 CONFIRM_ROUNDS = 15
 
-# Winners of other sizes that are measured at every size, so that a dispatcher can choose among them.
+# The few kernels that a dispatcher would choose among are measured at every size.
 MOST_CROSSED = 12
+CROSSED_WITHIN = 0.03
+
+# Trials that reach this part of the winner's speed are kept in its row.
+WORTH_KEEPING = 0.9
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,27 @@ class Tuned:
 
 
 @dataclass
+class _Confirmed:
+    """A case whose winner is being verified.
+
+    Attributes:
+        search: its trials.
+        final: the confirming run.
+        names: places of the finalists by name.
+        winner: the finalist that is being verified.
+        verdict: the future of what verification finds.
+        failures: why finalists and peers dropped out.
+    """
+
+    search: Search
+    final: Final
+    names: dict[str, int]
+    winner: str
+    verdict: Future
+    failures: dict[str, str]
+
+
+@dataclass
 class Tuner:
     """Tunes case after case into the tables of one device.
 
@@ -97,15 +128,20 @@ class Tuner:
     settings: Settings
     places: Places
     emit: Emit = candidates.candidate
-    space: Space = candidates.space
+    space: ListSpace = candidates.space
+    _verdicts: dict[str, Future] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._builds = Builds(self.places, self.settings.rules)
+
+    @functools.cached_property
     def _toolchain(self) -> str:
         """The compiler of the machines that compile."""
         where = self.settings.where
         return self.places.compilers.submit(device.toolchain, where).result()
 
     def run(self, cases: Sequence[BenchCase], tell: Callable[[BenchCase], Tell]) -> list[Tuned]:
-        """Tune cases; each one's row is in its table before the next begins.
+        """Tune cases; each one's row is in its table as soon as its winner is verified.
 
         Args:
             cases: problems with sizes.
@@ -115,120 +151,189 @@ class Tuner:
             CheckFailed: a default schedule is wrong or does not compile.
         """
         require_known(self.settings.where.backend, self.settings.peers or ())
-        found = [self.tune(case, tell(case)) for case in cases]
-        self._cross(found)
-        return found
+        searches = [self._search(case, tell(case)) for case in cases]
+        kept = [self._fresh(search) for search in searches]
+        for search, row in zip(searches, kept):
+            if row is None:
+                search.prefetch(self.settings.budget, self.settings.seed)
+        found: list[Tuned | _Confirmed] = []
+        for search, row in zip(searches, kept):
+            found.append(self._confirmed(search) if row is None else Tuned(row, search, kept=True))
+            found = [self._finished(f, wait=False) for f in found]
+        tuned = [self._finished(f) for f in found]
+        self._cross(tuned)
+        return tuned
 
     def tune(self, case: BenchCase, tell: Tell) -> Tuned:
         """Tune one case and write its row."""
+        search = self._search(case, tell)
+        kept = self._fresh(search)
+        if kept is not None:
+            return Tuned(kept, search, kept=True)
+        return self._finished(self._confirmed(search))
+
+    def _search(self, case: BenchCase, tell: Tell) -> Search:
         settings = self.settings
         problem = case.spec(settings.where).problem
         sizes = {s.name: case.sizes[s.name] for s in problem.sizes()}
-        path = files.table_path(settings.tables, settings.rules.device, problem.operator)
-        search = self._search(path, problem, sizes, tell)
-        kept = self._fresh(path, problem, sizes)
-        if kept is not None:
-            return Tuned(kept, search, kept=True)
-        search.run(settings.budget, settings.seed)
-        final, names = self._confirm(search, problem)
-        row = self._row(search, problem, final, names)
-        table = files.update(path, [row])
-        notes = [*table.faults, *[f"{n}: {w}" for n, w in final.failures.items()]]
-        return Tuned(row, search, notes=notes)
-
-    def _fresh(self, path: Path, problem: Problem, sizes: Mapping[str, int]) -> Row | None:
-        if self.settings.again:
-            return None
-        table = files.read(path)
-        rows = lookup.sort_rows(table, problem, self.settings.where).fresh
-        tools = self._toolchain()
-        for row in rows:
-            same = dict(row.sizes) == dict(sizes) and row.threads == self.settings.rules.threads
-            if same and row.toolchain == tools and row.schedule.startswith(self.settings.schedule):
-                return row
-        return None
-
-    def _search(self, path: Path, problem: Problem, sizes: Mapping[str, int], tell: Tell) -> Search:
-        settings = self.settings
-        schedules = self.space(problem, settings.where, settings.schedule)
+        space = self.space(problem, settings.where, settings.schedule, sizes)
         emit = lambda place: self.emit(
-            schedules[place], problem, settings.where, place
+            space.schedules[place], problem, settings.where, place
         )  # noqa: E731
         context = {
-            "toolchain": self._toolchain(),
+            "toolchain": self._toolchain,
             "default": emit(0).digest,
             "device": settings.rules.device,
         }
+        path = files.table_path(settings.tables, settings.rules.device, problem.operator)
         journal = Journal(path.parent / ".journal" / f"{path.stem}.jsonl", context)
-        return Search(sizes, settings.rules, self.places, journal, emit, schedules, tell)
+        return Search(
+            problem,
+            sizes,
+            settings.rules,
+            self.places,
+            self._builds,
+            journal,
+            emit,
+            space.schedules,
+            space.ranked,
+            tell,
+        )
 
-    def _confirm(self, search: Search, problem: Problem) -> tuple[Final, dict[str, int]]:
-        """Time the best together; the names that competitors have in the result, and their places."""
+    def _table(self, search: Search) -> Path:
+        operator = search.problem.operator
+        return files.table_path(self.settings.tables, self.settings.rules.device, operator)
+
+    def _fresh(self, search: Search) -> Row | None:
+        """The row of an earlier run that still holds."""
+        if self.settings.again:
+            return None
+        table = files.read(self._table(search))
+        rows = lookup.sort_rows(table, search.problem, self.settings.where).fresh
+        for row in rows:
+            same = dict(row.sizes) == dict(search.sizes)
+            same = same and row.threads == self.settings.rules.threads
+            same = same and row.toolchain == self._toolchain
+            if same and row.schedule.startswith(self.settings.schedule):
+                return row
+        return None
+
+    def _confirmed(self, search: Search) -> _Confirmed:
+        """Search, and time the best together."""
+        settings = self.settings
+        search.run(settings.budget, settings.seed)
         right = [p for p, o in search.outcomes.items() if o.ok]
         right.sort(key=lambda p: (-search.outcomes[p].speedup, p))
         chosen = [0, *sorted([p for p in right if p != 0][:FINALISTS])]
         names = {search.candidate(p).schedule: p for p in chosen}
         jobs = {name: search.job(p) for name, p in names.items()}
-        wanted = self.settings.peers
-        known = peer_names(self.settings.where.backend, problem)
-        peers = [name for name in known if wanted is None or name in wanted]
-        rules = dataclasses.replace(self.settings.rules, rounds=CONFIRM_ROUNDS)
-        arguments = (jobs, search.sizes, tuple(peers), rules)
+        wanted = settings.peers
+        known = peer_names(settings.where.backend, search.problem)
+        wanted = known if wanted is None else wanted
+        peers = [name for name in known if name in wanted and name not in CEILINGS]
+        rules = dataclasses.replace(settings.rules, rounds=CONFIRM_ROUNDS)
         forget_default()
-        return self.places.timers.submit(confirm, *arguments).result(), names
+        final = self.places.timers.submit(confirm, jobs, search.sizes, peers, rules).result()
+        return self._verifying(search, final, names, dict(final.failures))
 
-    def _row(self, search: Search, problem: Problem, final: Final, names: Mapping[str, int]) -> Row:
-        winner = final.winner
-        candidate = search.candidate(names[winner])
-        default = search.candidate(0).schedule
-        mine = final.seconds[winner]
+    def _verifying(
+        self, search: Search, final: Final, names: dict[str, int], failures: dict[str, str]
+    ) -> _Confirmed:
+        """Choose the fastest that has not failed, and begin to verify it over the whole grid."""
+        right = {n: final.ratios[n] for n in names if final.ratios.get(n) and n not in failures}
+        if not right:
+            raise CheckFailed(f"no finalist was timed and verified: {failures}")
+        winner = pick(right)
+        place = names[winner]
+        digest = search.candidate(place).digest
+        if digest not in self._verdicts:
+            checkers = self.places.checkers or self.places.timers
+            job, rules = search.job(place), self.settings.rules
+            self._verdicts[digest] = checkers.submit(verify, job, rules, "full")
+        return _Confirmed(search, final, names, winner, self._verdicts[digest], failures)
+
+    def _finished(self, found: Tuned | _Confirmed, wait: bool = True) -> Any:
+        """Write the row of a case whose winner is verified; one that is not is replaced by the next best.
+
+        Args:
+            found: the case.
+            wait: whether to wait for verification; otherwise a case that is not done stays as it is.
+        """
+        while isinstance(found, _Confirmed) and (wait or found.verdict.done()):
+            try:
+                verified = found.verdict.result()
+            except WorkerFailed as error:
+                failures = {**found.failures, found.winner: error.message}
+                found = self._verifying(found.search, found.final, found.names, failures)
+                continue
+            row = self._row(found, verified)
+            table = files.update(self._table(found.search), [row])
+            said = [f"{name}: {why}" for name, why in found.failures.items()]
+            found = Tuned(row, found.search, notes=[*table.faults, *said])
+        return found
+
+    def _row(self, found: _Confirmed, verified: str) -> Row:
+        search, final, winner = found.search, found.final, found.winner
+        mine, ratios = final.seconds[winner], final.ratios[winner]
         peers = {
             name: statistics.median(t / m for t, m in zip(times, mine))
             for name, times in final.seconds.items()
-            if name not in names
+            if name not in found.names
         }
         failed = sum(not o.ok for o in search.outcomes.values())
-        ratios = final.ratios[winner]
+        speedup = statistics.median(ratios)
+        confirmed = {
+            n: statistics.median(final.ratios[n]) for n in found.names if n in final.ratios
+        }
         settings = self.settings
         return Row(
-            problem=words.problem_text(problem),
+            problem=words.problem_text(search.problem),
             target=settings.where.name,
-            threads=settings.rules.threads if settings.where.backend == "c_openmp" else 0,
+            threads=settings.rules.threads,
             sizes=dict(search.sizes),
             schedule=winner,
-            speedup=statistics.median(ratios),
-            default=default,
+            speedup=speedup,
+            default=search.candidate(0).schedule,
             peers=peers,
-            speedups={n: statistics.median(final.ratios[n]) for n in names if n in final.ratios},
+            speedups=_worth_keeping(search, speedup) | confirmed,
             seconds=mine,
             ratios=ratios,
             noise=spread(list(ratios)),
-            verified=final.verified,
+            verified=verified,
             trials=f"{len(search.outcomes)} of {len(search.schedules)} tried, {failed} failed",
-            digest=candidate.digest,
-            toolchain=self._toolchain(),
-            machine=self.places.timers.submit(device.facts, settings.where).result(),
+            digest=search.candidate(found.names[winner]).digest,
+            toolchain=self._toolchain,
+            machine=self._machine,
         )
 
+    @functools.cached_property
+    def _machine(self) -> dict[str, str]:
+        """Facts of the machines that time."""
+        return self.places.timers.submit(device.facts, self.settings.where).result()
+
     def _cross(self, found: Sequence[Tuned]) -> None:
-        """Measure the winners of a problem's sizes at its other sizes, and add them to the rows."""
+        """Measure the few kernels that cover a problem's sizes at each of them, and add them to the rows."""
         for problem in dict.fromkeys(t.row.problem for t in found):
             tuned = [t for t in found if t.row.problem == problem]
-            winners = list(dict.fromkeys(t.row.schedule for t in tuned))[:MOST_CROSSED]
+            few = cover.smallest([t.row for t in tuned], MOST_CROSSED, CROSSED_WITHIN).schedules
             for one in tuned:
-                if set(winners) <= set(one.row.speedups):
+                if set(few) <= set(one.row.speedups):
                     continue
                 search = one.search
-                place = {words.schedule_text(s): p for p, s in enumerate(search.schedules)}
-                wanted = [place[w] for w in winners if w in place]
-                search.also([0, *wanted])
-                more = {
-                    search.candidate(p).schedule: search.outcomes[p].speedup
-                    for p in wanted
-                    if search.outcomes[p].ok
-                }
+                places = {words.schedule_text(s): p for p, s in enumerate(search.schedules)}
+                wanted = {s: places[s] for s in few if s in places}
+                search.also([0, *wanted.values()])
+                outcomes = {s: search.outcomes[p] for s, p in wanted.items()}
+                more = {s: o.speedup for s, o in outcomes.items() if o.ok}
                 one.row = dataclasses.replace(one.row, speedups=more | dict(one.row.speedups))
-                operator = search.candidate(0).kernel.spec.problem.operator
-                path = files.table_path(self.settings.tables, self.settings.rules.device, operator)
-                files.update(path, [one.row])
+                files.update(self._table(search), [one.row])
         forget_default()
+
+
+def _worth_keeping(search: Search, speedup: float) -> dict[str, float]:
+    """Speedups of the trials that reach most of the winner's."""
+    return {
+        search.candidate(p).schedule: o.speedup
+        for p, o in sorted(search.outcomes.items())
+        if o.ok and o.speedup >= WORTH_KEEPING * speedup
+    }
