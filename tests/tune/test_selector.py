@@ -60,14 +60,15 @@ def test_a_schedule_covers_only_where_it_was_measured():
     assert set(cover.measured(rows)) == {BASE, OTHER, SMALL, WIDE}
     assert cover.cover(rows, 1).schedules == (OTHER,)
     assert cover.judge([SMALL], rows).worst == float("inf")
-    assert tree.worst(tree.grow(rows, [SMALL])) == 2.75
+    assert tree.worst(tree.grow(rows, [SMALL])) == pytest.approx(2.25)
     assert set(cover.smallest(rows, 6, within=0.03).schedules) == {SMALL, OTHER}
 
 
 def test_many_schedules_are_added_one_by_one(monkeypatch):
-    best = cover.smallest(ROWS, 6, within=0.03)
     monkeypatch.setattr(cover, "MOST_SUBSETS", 0)
-    assert cover.smallest(ROWS, 6, within=0.03) == best
+    found = cover.smallest(ROWS, 6, within=0.03)
+    # WIDE serves three rows within 3 %, OTHER the fourth.
+    assert set(found.schedules) == {WIDE, OTHER} and found.worst < 0.03
 
 
 def test_the_tree_uses_one_readable_comparison_where_one_suffices():

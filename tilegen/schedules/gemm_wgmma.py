@@ -418,6 +418,4 @@ class WgmmaGemm(Schedule):
         for (bm, bn, consumers, turns), stages, cluster, group in itertools.product(
             shapes, (3, 4, 5, 6, 8), (1, 2), (8, 16)
         ):
-            yield cls(
-                Tile((bm, bn, depth)), stages, consumers, cluster, turns, False, 1, False, group
-            )
+            yield cls(Tile((bm, bn, depth)), stages, consumers, cluster, turns, group=group)

@@ -50,8 +50,9 @@ Tree = Leaf | Split
 
 
 def loss(schedule: str, row: Row) -> float:
-    """What a schedule loses at a row, at most what an unmeasured one is taken to lose."""
-    return min(lookup.loss(schedule, row), UNMEASURED)
+    """What a schedule loses at a row, measured there or not."""
+    found = lookup.loss(schedule, row)
+    return found if math.isfinite(found) else UNMEASURED
 
 
 def grow(rows: Sequence[Row], schedules: Sequence[str], depth: int = MOST_DEPTH) -> Tree:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Mapping, Sequence
@@ -36,12 +37,12 @@ class Candidate:
     kernel: Rendered
     rank: int
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """Digest of the kernel's code."""
         return code_digest(self.kernel.files[self.kernel.source])
 
-    @property
+    @functools.cached_property
     def options(self) -> dict[str, str]:
         """Every option of problem and schedule as text."""
         problem = problem_options(problem_text(self.kernel.spec.problem))
@@ -84,21 +85,24 @@ def space(
 
 
 def candidate(schedule: Schedule, problem: Problem, where: Target, rank: int) -> Candidate:
-    """Emit a schedule."""
-    kernel = render(KernelSpec(problem, schedule, where))
-    return Candidate(schedule_text(schedule), kernel, rank)
+    """Emit a schedule; one that was emitted for another size is the same kernel."""
+    return Candidate(schedule_text(schedule), _emitted(problem, schedule, where), rank)
+
+
+@functools.lru_cache(maxsize=4096)
+def _emitted(problem: Problem, schedule: Schedule, where: Target) -> Rendered:
+    return render(KernelSpec(problem, schedule, where))
 
 
 def neighbours(schedules: Sequence[Schedule], of: Schedule) -> list[int]:
     """Places of the schedules of the same class that differ in one field, nearest first."""
-    names = fields.options(type(of))
+    names, own = fields.options(type(of)), schedules.index(of)
     found = []
     for place, other in enumerate(schedules):
         if type(other) is type(of):
-            changed = sum(getattr(other, n) != getattr(of, n) for n in names)
-            if changed:
-                found.append((changed, abs(place - schedules.index(of)), place))
-    return [place for changed, _, place in sorted(found) if changed == 1]
+            if sum(getattr(other, n) != getattr(of, n) for n in names) == 1:
+                found.append((abs(place - own), place))
+    return [place for _, place in sorted(found)]
 
 
 def order(schedules: Sequence[Schedule], seed: int) -> list[int]:
