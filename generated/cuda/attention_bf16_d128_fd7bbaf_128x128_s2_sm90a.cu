@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i and i - j < window) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    293aadeb5222  (command, templates and emitter)
-// Body      53f3c5dc9bae  (everything below this comment)
+// Inputs    ab36dafbcfc2  (command, templates and emitter)
+// Body      a103c07fbb9f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_fd7bbaf_128x128_s2_sm90a.h"
@@ -123,8 +123,7 @@ __device__ __forceinline__ uint32_t shared_address(const void *pointer) {
 
 __device__ __forceinline__ void mbarrier_init(uint64_t *barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(arrivals)
-               : "memory");
+               "r"(arrivals) : "memory");
 }
 
 // Make initialised mbarriers visible to the copy engine and to the other blocks of the cluster.
@@ -133,16 +132,15 @@ __device__ __forceinline__ void mbarrier_init_fence() {
 }
 
 __device__ __forceinline__ void mbarrier_arrive(uint64_t *barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 // Arrive once and announce how many bytes the copy engine will deliver in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                   shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes) : "memory");
 }
 
 __device__ __forceinline__ bool mbarrier_try_wait(uint64_t *barrier, uint32_t parity) {
@@ -246,8 +244,7 @@ __device__ __forceinline__ void wgmma_wait() {
 __device__ __forceinline__ void stmatrix_x4(void *row, const uint32_t (&matrices)[4]) {
   asm volatile(
       "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
-      "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
-      : "memory");
+      "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3]) : "memory");
 }
 
 // Read four 8 x 8 matrices; lane i addresses row i % 8 of matrix i / 8.

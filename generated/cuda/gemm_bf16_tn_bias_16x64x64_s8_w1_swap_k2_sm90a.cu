@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    cd56ae24864d  (command, templates and emitter)
-// Body      7931c41c2835  (everything below this comment)
+// Inputs    3a8e49aa8733  (command, templates and emitter)
+// Body      5748154717b5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a.h"
@@ -35,31 +35,31 @@
 namespace gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a {
 
 // Schedule. Every other number in this file follows from these.
-constexpr int kBlockM = 16;  // rows of a tile
-constexpr int kBlockN = 64;  // columns of a tile
-constexpr int kBlockK = 64;  // depth of a step: 128 bytes, the span of the swizzle
-constexpr int kStages = 8;  // steps that shared memory holds
+constexpr int kBlockM = 16;    // rows of a tile
+constexpr int kBlockN = 64;    // columns of a tile
+constexpr int kBlockK = 64;    // depth of a step: 128 bytes, the span of the swizzle
+constexpr int kStages = 8;     // steps that shared memory holds
 constexpr int kConsumers = 1;  // consumer warpgroups
-constexpr int kPart = 64;  // columns of a tile that one of them computes
-constexpr int kCluster = 2;  // blocks of a cluster, which share the steps of K
-constexpr int kGroupM = 8;  // rows of tiles that are walked together
+constexpr int kPart = 64;      // columns of a tile that one of them computes
+constexpr int kCluster = 2;    // blocks of a cluster, which share the steps of K
+constexpr int kGroupM = 8;     // rows of tiles that are walked together
 
 // Derived.
-constexpr int kThreads = 128 * (1 + kConsumers);  // 256
-constexpr int kMmaK = 16;                        // depth of one wgmma, 32 bytes
-constexpr int kMmas = kPart / 64;                 // 1, wgmmas side by side in a consumer
-constexpr int kSums = kBlockM / 2;              // 8, sums of a wgmma that a thread holds
+constexpr int kThreads = 128 * (1 + kConsumers);        // 256
+constexpr int kMmaK = 16;                               // depth of one wgmma, 32 bytes
+constexpr int kMmas = kPart / 64;                       // 1, wgmmas side by side in a consumer
+constexpr int kSums = kBlockM / 2;                      // 8, sums of a wgmma that a thread holds
 constexpr int kStageBytes = (kBlockM + kBlockN) * 128;  // 10240
-constexpr int kChunkN = 64;                       // columns of C staged at once
-constexpr int kChunks = kMmas;        // 1, staged one after the other
-constexpr int kStagingRows = kBlockM;                       // rows of C staged at once
-constexpr int kBuffers = 1;                       // staging buffers of a consumer
-constexpr int kPiece = 8;                       // elements of C in 16 bytes
+constexpr int kChunkN = 64;                             // columns of C staged at once
+constexpr int kChunks = kMmas;                          // 1, staged one after the other
+constexpr int kStagingRows = kBlockM;                   // rows of C staged at once
+constexpr int kBuffers = 1;                             // staging buffers of a consumer
+constexpr int kPiece = 8;                               // elements of C in 16 bytes
 static_assert(kChunks % kBuffers == 0, "every tile starts with the first buffer");
 
 // Steps of a matrix descriptor, in units of 16 bytes.
 constexpr int kNextMma = 64 * 128 / 16;  // 512, the next 64 columns
-constexpr int kNextA = 2;                 // the next wgmma along K, 32 bytes deep
+constexpr int kNextA = 2;                // the next wgmma along K, 32 bytes deep
 constexpr int kNextB = 2;
 
 // Named barriers; 0 is __syncthreads.
@@ -70,13 +70,13 @@ using Output = __nv_bfloat16;
 using Sum = float;
 
 struct __align__(1024) SharedStorage {
-  Element a[kStages][kBlockM * kBlockK];         // [kBlockM][kBlockK], 128-byte swizzle
-  Element b[kStages][kBlockN * kBlockK];         // [kBlockN][kBlockK], 128-byte swizzle
+  Element a[kStages][kBlockM * kBlockK];                   // [kBlockM][kBlockK], 128-byte swizzle
+  Element b[kStages][kBlockN * kBlockK];                   // [kBlockN][kBlockK], 128-byte swizzle
   Output c[kConsumers][kBuffers][kStagingRows * kChunkN];  // 128-byte swizzle
   float4 partial[kCluster - 1][kConsumers][kMmas * kSums / 4][128];  // sums of the other blocks
-  float bias[kConsumers][kPart];  // of the tile
-  uint64_t full[kStages];                        // the bytes of the step have arrived
-  uint64_t empty[kStages];                       // every consumer has read the step
+  float bias[kConsumers][kPart];                           // of the tile
+  uint64_t full[kStages];                                  // the bytes of the step have arrived
+  uint64_t empty[kStages];                                 // every consumer has read the step
 };
 static_assert(sizeof(SharedStorage) <= 232448, "a block may have 232448 bytes of shared memory");
 
@@ -111,8 +111,7 @@ __device__ __forceinline__ uint32_t shared_address(const void *pointer) {
 
 __device__ __forceinline__ void mbarrier_init(uint64_t *barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(arrivals)
-               : "memory");
+               "r"(arrivals) : "memory");
 }
 
 // Make initialised mbarriers visible to the copy engine and to the other blocks of the cluster.
@@ -122,28 +121,23 @@ __device__ __forceinline__ void mbarrier_init_fence() {
 
 // Arrive once and announce how many bytes the copy engine will deliver in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                   shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes) : "memory");
 }
 
 __device__ __forceinline__ void mbarrier_arrive(uint64_t *barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 // Wait until the phase of this parity has completed.
 __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
   asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n"
-      "}\n" ::"r"(shared_address(barrier)),
-      "r"(parity)
-      : "memory");
+      "{ .reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again; }" ::"r"(shared_address(barrier)),
+      "r"(parity) : "memory");
 }
 
 __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
@@ -164,19 +158,16 @@ __device__ __forceinline__ int cluster_rank() {
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.release;\n"
-      "barrier.cluster.wait.acquire;\n" ::: "memory");
+      "barrier.cluster.wait.acquire;" ::: "memory");
 }
 
 // Write to the same place in the shared memory of another block of the cluster.
 __device__ __forceinline__ void store_cluster(float4 *place, uint32_t rank, float4 value) {
   asm volatile(
-      "{\n"
-      ".reg .b32 remote;\n"
+      "{ .reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "st.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5};\n"
-      "}\n" ::"r"(shared_address(place)),
-      "r"(rank), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
-      : "memory");
+      "st.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5}; }" ::"r"(shared_address(place)),
+      "r"(rank), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
 }
 
 // Copy a box of a tensor map to shared memory; its bytes count towards the barrier's phase.
@@ -185,8 +176,7 @@ __device__ __forceinline__ void tma_load(void *destination, const CUtensorMap *m
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(destination)),
-      "l"(map), "r"(shared_address(barrier)), "r"(inner), "r"(outer)
-      : "memory");
+      "l"(map), "r"(shared_address(barrier)), "r"(inner), "r"(outer) : "memory");
 }
 
 // Copy a box from shared memory to a tensor map; what lies outside the tensor is not written.
@@ -194,8 +184,7 @@ __device__ __forceinline__ void tma_store(const CUtensorMap *map, const void *so
                                           int outer) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
-      "r"(shared_address(source)), "r"(inner), "r"(outer)
-      : "memory");
+      "r"(shared_address(source)), "r"(inner), "r"(outer) : "memory");
 }
 
 // Close the group of this thread's stores since the last commit.
@@ -229,38 +218,26 @@ __device__ __forceinline__ void wgmma_wait() {
 // matrix i / 8.
 __device__ __forceinline__ void stmatrix_x4_trans(void *column, const uint32_t (&matrices)[4]) {
   asm volatile(
-      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-          shared_address(column)),
-      "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
-      : "memory");
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16"
+      " [%0], {%1, %2, %3, %4};" ::"r"(shared_address(column)),
+      "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3]) : "memory");
 }
 
-// Describe A in shared memory to wgmma. K is contiguous: a row of 128 bytes holds a step of K.
-__device__ __forceinline__ uint64_t descriptor_a(const void *operand) {
+// Describe an operand in shared memory to wgmma. K is contiguous: a row of 128 bytes holds a step
+// of K.
+__device__ __forceinline__ uint64_t describe(const void *operand) {
   constexpr uint64_t kSwizzle128 = 1ull << 62;
   constexpr uint64_t kStride = 1024ull / 16 << 32;  // from 8 rows of 128 bytes to the next 8
-  constexpr uint64_t kLeading = 0ull / 16 << 16;
-  return kSwizzle128 | kStride | kLeading | (shared_address(operand) >> 4 & 0x3fff);
-}
-
-// Describe B in shared memory to wgmma. K is contiguous: a row of 128 bytes holds a step of K.
-__device__ __forceinline__ uint64_t descriptor_b(const void *operand) {
-  constexpr uint64_t kSwizzle128 = 1ull << 62;
-  constexpr uint64_t kStride = 1024ull / 16 << 32;  // from 8 rows of 128 bytes to the next 8
-  constexpr uint64_t kLeading = 0ull / 16 << 16;
-  return kSwizzle128 | kStride | kLeading | (shared_address(operand) >> 4 & 0x3fff);
+  return kSwizzle128 | kStride | (shared_address(operand) >> 4 & 0x3fff);
 }
 
 // d (+)= a * b, m64n16k16, both operands in shared memory; `accumulate` 0 overwrites d.
 __device__ __forceinline__ void wgmma(float (&d)[8], uint64_t a, uint64_t b, int accumulate) {
   asm volatile(
-      "{\n"
-      ".reg .pred keep;\n"
-      "setp.ne.b32 keep, %10, 0;\n"
+      "{ .reg .pred keep; setp.ne.b32 keep, %10, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7"
-      "}, %8, %9, keep, 1, 1, 0, 0;\n"
-      "}\n"
+      "%0,%1,%2,%3,%4,%5,%6,%7"
+      "}, %8, %9, keep, 1, 1, 0, 0; }"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
         "+f"(d[6]), "+f"(d[7])
       : "l"(a), "l"(b), "r"(accumulate));
@@ -276,18 +253,6 @@ __device__ __forceinline__ Position tile_position(const Shape &shape, int tile) 
   const int tile_m = group * kGroupM + within % rows;
   const int tile_n = group % 2 == 0 ? column : shape.tiles_n - 1 - column;
   return {tile_m * kBlockM, tile_n * kBlockN};
-}
-
-// Load a step of A, stored [m][k]: one box of kBlockM rows of 128 bytes.
-__device__ __forceinline__ void load_a(SharedStorage &shared, int stage, const CUtensorMap *map,
-                                       const Position &at, int k) {
-  tma_load(shared.a[stage], map, &shared.full[stage], k, at.m);
-}
-
-// Load a step of B, stored [n][k]: one box of kBlockN rows of 128 bytes.
-__device__ __forceinline__ void load_b(SharedStorage &shared, int stage, const CUtensorMap *map,
-                                       const Position &at, int k) {
-  tma_load(shared.b[stage], map, &shared.full[stage], k, at.n);
 }
 
 // The step of K at which a block's share begins; it ends where that of the next rank begins.
@@ -307,9 +272,13 @@ __device__ __forceinline__ void produce(SharedStorage &shared, const CUtensorMap
     for (int step = first_step(shape, rank); step < first_step(shape, rank + 1); ++step) {
       // The consumers have read what the stage held, in every block that these loads write to.
       mbarrier_wait(&shared.empty[ring.stage], ring.parity);
-      mbarrier_arrive_expect_tx(&shared.full[ring.stage], kStageBytes);
-      load_a(shared, ring.stage, map_a, at, step * kBlockK);
-      load_b(shared, ring.stage, map_b, at, step * kBlockK);
+      uint64_t *full = &shared.full[ring.stage];
+      mbarrier_arrive_expect_tx(full, kStageBytes);
+      const int k = step * kBlockK;
+      // A step of A, stored [m][k]: a box of kBlockM rows of 128 bytes.
+      tma_load(shared.a[ring.stage], map_a, full, k, at.m);
+      // A step of B, stored [n][k]: a box of kBlockN rows of 128 bytes.
+      tma_load(shared.b[ring.stage], map_b, full, k, at.n);
       ring.advance();
     }
   }
@@ -324,25 +293,21 @@ __device__ __forceinline__ void release(SharedStorage &shared, int stage) {
 
 // Consumer: multiply the steps of K for kPart columns of the tile, from `first` on. One step's
 // wgmmas stay in flight: its stage goes back to the producer when the next step has been issued.
-// Returns the stage of the last step, whose wgmmas have not finished.
-__device__ __forceinline__ int multiply(SharedStorage &shared, Ring &ring, int steps, int first,
-                                        Sum (&sums)[kMmas][kSums]) {
+__device__ __forceinline__ void multiply(SharedStorage &shared, Ring &ring, int steps, int first,
+                                         Sum (&sums)[kMmas][kSums]) {
   if (steps == 0) {
-    // Without a step no wgmma overwrites the sums: they are 0.
+    // No wgmma overwrites the sums: they are 0.
 #pragma unroll
-    for (int i = 0; i < kMmas; ++i) {
-#pragma unroll
-      for (int j = 0; j < kSums; ++j) {
-        sums[i][j] = 0;
-      }
+    for (int i = 0; i < kMmas * kSums; ++i) {
+      sums[i / kSums][i % kSums] = 0;
     }
   }
-  int previous = -1;
+  int previous = 0;
   for (int step = 0; step < steps; ++step) {
     // The bytes of the step have arrived.
     mbarrier_wait(&shared.full[ring.stage], ring.parity);
-    const uint64_t b = descriptor_b(&shared.b[ring.stage][first * kBlockK]);
-    const uint64_t a = descriptor_a(shared.a[ring.stage]);
+    const uint64_t b = describe(&shared.b[ring.stage][first * kBlockK]);
+    const uint64_t a = describe(shared.a[ring.stage]);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < kMmas; ++i) {
@@ -353,20 +318,15 @@ __device__ __forceinline__ int multiply(SharedStorage &shared, Ring &ring, int s
     }
     wgmma_commit();
     wgmma_wait<1>();
-    if (previous >= 0) {
+    if (step > 0) {
       release(shared, previous);
     }
     previous = ring.stage;
     ring.advance();
   }
-  return previous;
-}
-
-// Consumer: wait until the sums are complete, and hand the last stage back.
-__device__ __forceinline__ void finish(SharedStorage &shared, int last) {
   wgmma_wait<0>();
-  if (last >= 0) {
-    release(shared, last);
+  if (steps > 0) {
+    release(shared, previous);
   }
 }
 
@@ -477,7 +437,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
   Ring ring = {0, 0};
   Sum sums[kMmas][kSums];
   const int steps = first_step(shape, rank + 1) - first_step(shape, rank);
-  finish(shared, multiply(shared, ring, steps, consumer * kPart, sums));
+  multiply(shared, ring, steps, consumer * kPart, sums);
   if (rank > 0) {
 #pragma unroll
     for (int i = 0; i < kMmas * kSums; i += 4) {
@@ -545,20 +505,19 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
 #ifndef TILEGEN_DEVICE_ONLY
 
 // Describe a row-major matrix to the copy engine, to be moved in swizzled boxes.
-static cudaError_t encode_map(CUtensorMap *map, CUtensorMapDataType type, int64_t element_bytes,
-                              const void *address, int64_t columns, int64_t rows,
-                              int64_t row_stride, uint32_t box_columns, uint32_t box_rows,
-                              CUtensorMapSwizzle swizzle) {
+static cudaError_t encode_map(CUtensorMap *map, const void *address, int64_t columns, int64_t rows,
+                              int64_t row_stride, uint32_t box_columns, uint32_t box_rows) {
+  if (columns == 0 || rows == 0) {
+    return cudaSuccess;  // nothing is moved: the map is not used
+  }
   void *entry = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
   const cudaError_t error = cudaGetDriverEntryPointByVersion(
       "cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
-  if (error != cudaSuccess) {
-    return error;
+  if (error != cudaSuccess || found != cudaDriverEntryPointSuccess) {
+    return error != cudaSuccess ? error : cudaErrorNotSupported;
   }
-  if (found != cudaDriverEntryPointSuccess) {
-    return cudaErrorNotSupported;
-  }
+  constexpr int64_t element_bytes = 2;
   // The stride to a row or matrix that does not exist is of no use, but has to be valid.
   const int64_t packed_bytes = (columns * element_bytes + 15) / 16 * 16;
   const int64_t row_bytes = rows > 1 ? row_stride * element_bytes : packed_bytes;
@@ -566,9 +525,9 @@ static cudaError_t encode_map(CUtensorMap *map, CUtensorMapDataType type, int64_
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_bytes)};
   const cuuint32_t box[] = {box_columns, box_rows}, steps[] = {1, 1};
   const CUresult result = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(entry)(
-      map, type, 2, const_cast<void *>(address), extents, strides, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void *>(address), extents, strides, box,
+      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -622,43 +581,27 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a(
   }
   using namespace gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a;
   const auto kernel = tilegen_gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a_tiles;
-  const int64_t depth = k;
-  CUtensorMap map_a, map_b, map_c;
-  cudaError_t error = cudaSuccess;
-  if (depth > 0) {
-    error = encode_map(&map_a, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, sizeof(Element), a, depth, m, lda,
-                       kBlockK, kBlockM, CU_TENSOR_MAP_SWIZZLE_128B);
-  }
-  if (depth > 0 && error == cudaSuccess) {
-    error = encode_map(&map_b, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, sizeof(Element), b, depth, n, ldb,
-                       kBlockK, kBlockN, CU_TENSOR_MAP_SWIZZLE_128B);
-  }
-  if (error == cudaSuccess) {
-    // Whole pieces of 16 bytes; with none, the map is not used, but has to be valid.
-    const int64_t whole = n / kPiece > 0 ? n / kPiece * kPiece : kPiece;
-    error = encode_map(&map_c, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, sizeof(Output), c, whole, m, ldc,
-                       kChunkN, kStagingRows, CU_TENSOR_MAP_SWIZZLE_128B);
-  }
-  if (error == cudaSuccess) {
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(sizeof(SharedStorage)));
-  }
-  if (error != cudaSuccess) {
-    return error;
+  CUtensorMap map_a = {}, map_b = {}, map_c = {};
+  const cudaError_t errors[] = {
+      encode_map(&map_a, a, k, m, lda, kBlockK, kBlockM),
+      encode_map(&map_b, b, k, n, ldb, kBlockK, kBlockN),
+      encode_map(&map_c, c, n / kPiece * kPiece, m, ldc, kChunkN, kStagingRows),
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(sizeof(SharedStorage)))};
+  for (const cudaError_t error : errors) {
+    if (error != cudaSuccess) {
+      return error;
+    }
   }
 
-  Shape shape = {};
-  shape.m = m;
-  shape.n = n;
-  shape.steps = parts(depth, kBlockK);
-  shape.tiles_m = parts(m, kBlockM);
-  shape.tiles_n = parts(n, kBlockN);
-  shape.tiles = shape.tiles_m * shape.tiles_n;
+  const int tiles_m = parts(m, kBlockM), tiles_n = parts(n, kBlockN);
+  const int tiles = tiles_m * tiles_n;
+  const Shape shape = {m, n, parts(k, kBlockK), tiles_m, tiles_n, tiles};
   Epilogue epilogue = {};
   epilogue.bias = static_cast<const __nv_bfloat16 *>(bias);
   epilogue.c = static_cast<__nv_bfloat16 *>(c);
   epilogue.ldc = ldc;
-  const int clusters = shape.tiles;
+  const int clusters = tiles;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(clusters * kCluster));
   config.blockDim = dim3(kThreads);

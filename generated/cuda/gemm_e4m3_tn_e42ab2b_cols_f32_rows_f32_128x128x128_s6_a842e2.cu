@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2
-// Inputs    8c5f4f5fef04  (command, templates and emitter)
-// Body      d317ca2dc05d  (everything below this comment)
+// Inputs    b6d1b8fe9926  (command, templates and emitter)
+// Body      d94234b8ef14  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2.h"
@@ -38,26 +38,28 @@
 namespace gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2 {
 
 // Schedule. Every other number in this file follows from these.
-constexpr int kBlockM = 128;  // rows of a tile
-constexpr int kBlockN = 128;  // columns of a tile
-constexpr int kBlockK = 128;  // depth of a step: 128 bytes, the span of the swizzle
-constexpr int kStages = 6;  // steps that shared memory holds
+constexpr int kBlockM = 128;   // rows of a tile
+constexpr int kBlockN = 128;   // columns of a tile
+constexpr int kBlockK = 128;   // depth of a step: 128 bytes, the span of the swizzle
+constexpr int kStages = 6;     // steps that shared memory holds
 constexpr int kConsumers = 2;  // consumer warpgroups
-constexpr int kPart = 64;  // rows of a tile that one of them computes
-constexpr int kCluster = 2;  // blocks of a cluster, one below the other in M
-constexpr int kGroupM = 8;  // rows of tiles that are walked together
+constexpr int kPart = 64;      // rows of a tile that one of them computes
+constexpr int kCluster = 2;    // blocks of a cluster, one below the other in M
+constexpr int kGroupM = 8;     // rows of tiles that are walked together
 
 // Derived.
-constexpr int kThreads = 128 * (1 + kConsumers);  // 384
-constexpr int kMmaK = 32;                        // depth of one wgmma, 32 bytes
-constexpr int kMmas = kPart / 64;                 // 1, wgmmas side by side in a consumer
-constexpr int kSums = kBlockN / 2;              // 64, sums of a wgmma that a thread holds
+constexpr int kThreads = 128 * (1 + kConsumers);      // 384
+constexpr int kMmaK = 32;                             // depth of one wgmma, 32 bytes
+constexpr int kMmas = kPart / 64;                     // 1, wgmmas side by side in a consumer
+constexpr int kSums = kBlockN / 2;                    // 64, sums of a wgmma that a thread holds
 constexpr int kStageBytes = (kBlockM + kBlockN) * 128;  // 32768
-constexpr int kChunkN = 64;                       // columns of C staged at once
-constexpr int kChunks = kMmas * kBlockN / kChunkN;        // 2, staged one after the other
-constexpr int kStagingRows = 64;                       // rows of C staged at once
-constexpr int kBuffers = 2;                       // staging buffers of a consumer
-constexpr int kPiece = 8;                       // elements of C in 16 bytes
+constexpr int kSlice = kBlockN / kCluster;            // 64, columns of B that a block loads for all
+constexpr uint16_t kAllBlocks = (1 << kCluster) - 1;  // a bit for each block of the cluster
+constexpr int kChunkN = 64;                           // columns of C staged at once
+constexpr int kChunks = kMmas * kBlockN / kChunkN;    // 2, staged one after the other
+constexpr int kStagingRows = 64;                      // rows of C staged at once
+constexpr int kBuffers = 2;                           // staging buffers of a consumer
+constexpr int kPiece = 8;                             // elements of C in 16 bytes
 static_assert(kChunks % kBuffers == 0, "every tile starts with the first buffer");
 
 // Registers of a thread: a block starts with 168, and its 3 warpgroups trade them. The sum of what
@@ -67,7 +69,7 @@ constexpr int kConsumerRegisters = 232;
 
 // Steps of a matrix descriptor, in units of 16 bytes.
 constexpr int kNextMma = 64 * 128 / 16;  // 512, the next 64 rows
-constexpr int kNextA = 2;                 // the next wgmma along K, 32 bytes deep
+constexpr int kNextA = 2;                // the next wgmma along K, 32 bytes deep
 constexpr int kNextB = 2;
 
 // Named barriers; 0 is __syncthreads.
@@ -78,13 +80,13 @@ using Output = __nv_bfloat16;
 using Sum = float;
 
 struct __align__(1024) SharedStorage {
-  Element a[kStages][kBlockM * kBlockK];         // [kBlockM][kBlockK], 128-byte swizzle
-  Element b[kStages][kBlockN * kBlockK];         // [kBlockN][kBlockK], 128-byte swizzle
+  Element a[kStages][kBlockM * kBlockK];                   // [kBlockM][kBlockK], 128-byte swizzle
+  Element b[kStages][kBlockN * kBlockK];                   // [kBlockN][kBlockK], 128-byte swizzle
   Output c[kConsumers][kBuffers][kStagingRows * kChunkN];  // 128-byte swizzle
-  float rows[kConsumers][kPart];  // of the tile
-  float cols[kConsumers][kBlockN];  // of the tile
-  uint64_t full[kStages];                        // the bytes of the step have arrived
-  uint64_t empty[kStages];                       // every consumer has read the step
+  float rows[kConsumers][kPart];                           // of the tile
+  float cols[kConsumers][kBlockN];                         // of the tile
+  uint64_t full[kStages];                                  // the bytes of the step have arrived
+  uint64_t empty[kStages];                                 // every consumer has read the step
 };
 static_assert(sizeof(SharedStorage) <= 232448, "a block may have 232448 bytes of shared memory");
 
@@ -119,8 +121,7 @@ __device__ __forceinline__ uint32_t shared_address(const void *pointer) {
 
 __device__ __forceinline__ void mbarrier_init(uint64_t *barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(arrivals)
-               : "memory");
+               "r"(arrivals) : "memory");
 }
 
 // Make initialised mbarriers visible to the copy engine and to the other blocks of the cluster.
@@ -130,10 +131,9 @@ __device__ __forceinline__ void mbarrier_init_fence() {
 
 // Arrive once and announce how many bytes the copy engine will deliver in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                   shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes) : "memory");
 }
 
 // Arrive at the same barrier of another block of the cluster. No qualifier, on purpose: with
@@ -141,26 +141,19 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uin
 // ordered are reads by wgmma, which have finished.
 __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *barrier, uint32_t rank) {
   asm volatile(
-      "{\n"
-      ".reg .b32 remote;\n"
+      "{ .reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
-      "}\n" ::"r"(shared_address(barrier)),
-      "r"(rank)
-      : "memory");
+      "mbarrier.arrive.shared::cluster.b64 _, [remote]; }" ::"r"(shared_address(barrier)),
+      "r"(rank) : "memory");
 }
 
 // Wait until the phase of this parity has completed.
 __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
   asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n"
-      "}\n" ::"r"(shared_address(barrier)),
-      "r"(parity)
-      : "memory");
+      "{ .reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again; }" ::"r"(shared_address(barrier)),
+      "r"(parity) : "memory");
 }
 
 __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
@@ -181,7 +174,7 @@ __device__ __forceinline__ int cluster_rank() {
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.release;\n"
-      "barrier.cluster.wait.acquire;\n" ::: "memory");
+      "barrier.cluster.wait.acquire;" ::: "memory");
 }
 
 template <int kRegisters>
@@ -200,8 +193,7 @@ __device__ __forceinline__ void tma_load(void *destination, const CUtensorMap *m
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(destination)),
-      "l"(map), "r"(shared_address(barrier)), "r"(inner), "r"(outer)
-      : "memory");
+      "l"(map), "r"(shared_address(barrier)), "r"(inner), "r"(outer) : "memory");
 }
 
 // The same into every block of the cluster that has its bit in `blocks`, at the same offset, and
@@ -212,8 +204,7 @@ __device__ __forceinline__ void tma_load_multicast(void *destination, const CUte
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(destination)),
-      "l"(map), "r"(shared_address(barrier)), "r"(inner), "r"(outer), "h"(blocks)
-      : "memory");
+      "l"(map), "r"(shared_address(barrier)), "r"(inner), "r"(outer), "h"(blocks) : "memory");
 }
 
 // Copy a box from shared memory to a tensor map; what lies outside the tensor is not written.
@@ -221,8 +212,7 @@ __device__ __forceinline__ void tma_store(const CUtensorMap *map, const void *so
                                           int outer) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
-      "r"(shared_address(source)), "r"(inner), "r"(outer)
-      : "memory");
+      "r"(shared_address(source)), "r"(inner), "r"(outer) : "memory");
 }
 
 // Close the group of this thread's stores since the last commit.
@@ -256,41 +246,27 @@ __device__ __forceinline__ void wgmma_wait() {
 __device__ __forceinline__ void stmatrix_x4(void *row, const uint32_t (&matrices)[4]) {
   asm volatile(
       "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
-      "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
-      : "memory");
+      "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3]) : "memory");
 }
 
-// Describe A in shared memory to wgmma. K is contiguous: a row of 128 bytes holds a step of K.
-__device__ __forceinline__ uint64_t descriptor_a(const void *operand) {
+// Describe an operand in shared memory to wgmma. K is contiguous: a row of 128 bytes holds a step
+// of K.
+__device__ __forceinline__ uint64_t describe(const void *operand) {
   constexpr uint64_t kSwizzle128 = 1ull << 62;
   constexpr uint64_t kStride = 1024ull / 16 << 32;  // from 8 rows of 128 bytes to the next 8
-  constexpr uint64_t kLeading = 0ull / 16 << 16;
-  return kSwizzle128 | kStride | kLeading | (shared_address(operand) >> 4 & 0x3fff);
-}
-
-// Describe B in shared memory to wgmma. K is contiguous: a row of 128 bytes holds a step of K.
-__device__ __forceinline__ uint64_t descriptor_b(const void *operand) {
-  constexpr uint64_t kSwizzle128 = 1ull << 62;
-  constexpr uint64_t kStride = 1024ull / 16 << 32;  // from 8 rows of 128 bytes to the next 8
-  constexpr uint64_t kLeading = 0ull / 16 << 16;
-  return kSwizzle128 | kStride | kLeading | (shared_address(operand) >> 4 & 0x3fff);
+  return kSwizzle128 | kStride | (shared_address(operand) >> 4 & 0x3fff);
 }
 
 // d (+)= a * b, m64n128k32, both operands in shared memory; `accumulate` 0 overwrites d.
 __device__ __forceinline__ void wgmma(float (&d)[64], uint64_t a, uint64_t b, int accumulate) {
   asm volatile(
-      "{\n"
-      ".reg .pred keep;\n"
-      "setp.ne.b32 keep, %66, 0;\n"
+      "{ .reg .pred keep; setp.ne.b32 keep, %66, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
-      "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
-      "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "
-      "%60, %61, %62, %63"
-      "}, %64, %65, keep, 1, 1;\n"
-      "}\n"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+      "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+      "}, %64, %65, keep, 1, 1; }"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
         "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
         "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
@@ -317,36 +293,26 @@ __device__ __forceinline__ Position tile_position(const Shape &shape, int tile) 
   return {tile_m * kBlockM, tile_n * kBlockN};
 }
 
-// Load a step of A, stored [m][k]: one box of kBlockM rows of 128 bytes.
-__device__ __forceinline__ void load_a(SharedStorage &shared, int stage, const CUtensorMap *map,
-                                       const Position &at, int k) {
-  tma_load(shared.a[stage], map, &shared.full[stage], k, at.m);
-}
-
-// Load a step of B, stored [n][k]. Each block of the cluster loads its slice of the rows, and
-// the copy engine writes it into the stage of every one of them.
-__device__ __forceinline__ void load_b(SharedStorage &shared, int stage, const CUtensorMap *map,
-                                       const Position &at, int k) {
-  constexpr int kSlice = kBlockN / kCluster;
-  const int slice = cluster_rank() * kSlice;
-  tma_load_multicast(&shared.b[stage][slice * kBlockK], map, &shared.full[stage], k,
-                     at.n + slice, (1 << kCluster) - 1);
-}
-
 // Producer: one thread keeps the ring of stages full, tile after tile.
 __device__ __forceinline__ void produce(SharedStorage &shared, const CUtensorMap *map_a,
                                         const CUtensorMap *map_b, const Shape &shape) {
   // A fresh mbarrier counts as having completed the phase before its first, so that in the first
   // round every stage is found empty, at parity 1.
   Ring ring = {0, 1};
+  const int slice = cluster_rank() * kSlice;
   for (int tile = blockIdx.x / kCluster; tile < shape.tiles; tile += gridDim.x / kCluster) {
     const Position at = tile_position(shape, tile);
     for (int step = 0; step < shape.steps; ++step) {
       // The consumers have read what the stage held, in every block that these loads write to.
       mbarrier_wait(&shared.empty[ring.stage], ring.parity);
-      mbarrier_arrive_expect_tx(&shared.full[ring.stage], kStageBytes);
-      load_a(shared, ring.stage, map_a, at, step * kBlockK);
-      load_b(shared, ring.stage, map_b, at, step * kBlockK);
+      uint64_t *full = &shared.full[ring.stage];
+      mbarrier_arrive_expect_tx(full, kStageBytes);
+      const int k = step * kBlockK;
+      // A step of A, stored [m][k]: a box of kBlockM rows of 128 bytes.
+      tma_load(shared.a[ring.stage], map_a, full, k, at.m);
+      // A step of B, stored [n][k]: this block's slice of its rows, into all blocks of the cluster.
+      tma_load_multicast(&shared.b[ring.stage][slice * kBlockK], map_b, full, k, at.n + slice,
+                         kAllBlocks);
       ring.advance();
     }
   }
@@ -362,22 +328,19 @@ __device__ __forceinline__ void release(SharedStorage &shared, int stage) {
 
 // Consumer: multiply the steps of K for kPart rows of the tile, from `first` on. The tensor cores
 // keep about 13 bits of these sums: each step starts from 0 and is added to float32 registers while
-// another consumer multiplies. Returns -1: no step is left to finish.
-__device__ __forceinline__ int multiply(SharedStorage &shared, Ring &ring, int steps, int first,
-                                        Sum (&sums)[kMmas][kSums]) {
+// another consumer multiplies.
+__device__ __forceinline__ void multiply(SharedStorage &shared, Ring &ring, int steps, int first,
+                                         Sum (&sums)[kMmas][kSums]) {
 #pragma unroll
-  for (int i = 0; i < kMmas; ++i) {
-#pragma unroll
-    for (int j = 0; j < kSums; ++j) {
-      sums[i][j] = 0;
-    }
+  for (int i = 0; i < kMmas * kSums; ++i) {
+    sums[i / kSums][i % kSums] = 0;
   }
   for (int step = 0; step < steps; ++step) {
     Sum of_step[kMmas][kSums];
     // The bytes of the step have arrived.
     mbarrier_wait(&shared.full[ring.stage], ring.parity);
-    const uint64_t a = descriptor_a(&shared.a[ring.stage][first * kBlockK]);
-    const uint64_t b = descriptor_b(shared.b[ring.stage]);
+    const uint64_t a = describe(&shared.a[ring.stage][first * kBlockK]);
+    const uint64_t b = describe(shared.b[ring.stage]);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < kMmas; ++i) {
@@ -391,18 +354,10 @@ __device__ __forceinline__ int multiply(SharedStorage &shared, Ring &ring, int s
     release(shared, ring.stage);
     ring.advance();
 #pragma unroll
-    for (int i = 0; i < kMmas; ++i) {
-#pragma unroll
-      for (int j = 0; j < kSums; ++j) {
-        sums[i][j] += of_step[i][j];
-      }
+    for (int i = 0; i < kMmas * kSums; ++i) {
+      sums[i / kSums][i % kSums] += of_step[i / kSums][i % kSums];
     }
   }
-  return -1;
-}
-
-// Consumer: nothing is left to wait for.
-__device__ __forceinline__ void finish(SharedStorage &, int) {
 }
 
 // Arrays and scalars of the epilogue.
@@ -518,7 +473,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
     at.m += consumer * kPart;
     prefetch_operands(shared, e, shape, at, consumer);
     Sum sums[kMmas][kSums];
-    finish(shared, multiply(shared, ring, shape.steps, consumer * kPart, sums));
+    multiply(shared, ring, shape.steps, consumer * kPart, sums);
     store_tile(shared, map_c, e, shape, at, consumer, sums);
   }
   // The last stores still read shared memory, which ends with the block.
@@ -565,17 +520,16 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
 // Describe a row-major matrix to the copy engine, to be moved in swizzled boxes.
 static cudaError_t encode_map(CUtensorMap *map, CUtensorMapDataType type, int64_t element_bytes,
                               const void *address, int64_t columns, int64_t rows,
-                              int64_t row_stride, uint32_t box_columns, uint32_t box_rows,
-                              CUtensorMapSwizzle swizzle) {
+                              int64_t row_stride, uint32_t box_columns, uint32_t box_rows) {
+  if (columns == 0 || rows == 0) {
+    return cudaSuccess;  // nothing is moved: the map is not used
+  }
   void *entry = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
   const cudaError_t error = cudaGetDriverEntryPointByVersion(
       "cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
-  if (error != cudaSuccess) {
-    return error;
-  }
-  if (found != cudaDriverEntryPointSuccess) {
-    return cudaErrorNotSupported;
+  if (error != cudaSuccess || found != cudaDriverEntryPointSuccess) {
+    return error != cudaSuccess ? error : cudaErrorNotSupported;
   }
   // The stride to a row or matrix that does not exist is of no use, but has to be valid.
   const int64_t packed_bytes = (columns * element_bytes + 15) / 16 * 16;
@@ -584,9 +538,9 @@ static cudaError_t encode_map(CUtensorMap *map, CUtensorMapDataType type, int64_
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_bytes)};
   const cuuint32_t box[] = {box_columns, box_rows}, steps[] = {1, 1};
   const CUresult result = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(entry)(
-      map, type, 2, const_cast<void *>(address), extents, strides, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      map, type, 2, const_cast<void *>(address), extents, strides, box,
+      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -643,52 +597,35 @@ extern "C" cudaError_t tilegen_gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x12
   }
   using namespace gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2;
   const auto kernel = tilegen_gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2_tiles;
-  const int64_t depth = k;
-  CUtensorMap map_a, map_b, map_c;
-  cudaError_t error = cudaSuccess;
-  if (depth > 0) {
-    error = encode_map(&map_a, CU_TENSOR_MAP_DATA_TYPE_UINT8, sizeof(Element), a, depth, m, lda,
-                       kBlockK, kBlockM, CU_TENSOR_MAP_SWIZZLE_128B);
-  }
-  if (depth > 0 && error == cudaSuccess) {
-    error = encode_map(&map_b, CU_TENSOR_MAP_DATA_TYPE_UINT8, sizeof(Element), b, depth, n, ldb,
-                       kBlockK, kBlockN / kCluster, CU_TENSOR_MAP_SWIZZLE_128B);
-  }
-  if (error == cudaSuccess) {
-    // Whole pieces of 16 bytes; with none, the map is not used, but has to be valid.
-    const int64_t whole = n / kPiece > 0 ? n / kPiece * kPiece : kPiece;
-    error = encode_map(&map_c, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, sizeof(Output), c, whole, m, ldc,
-                       kChunkN, kStagingRows, CU_TENSOR_MAP_SWIZZLE_128B);
-  }
+  CUtensorMap map_a = {}, map_b = {}, map_c = {};
   int device = 0, processors = 0;
-  if (error == cudaSuccess) {
-    error = cudaGetDevice(&device);
-  }
-  if (error == cudaSuccess) {
-    error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  }
-  if (error == cudaSuccess) {
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(sizeof(SharedStorage)));
-  }
-  if (error != cudaSuccess) {
-    return error;
+  const cudaError_t errors[] = {
+      encode_map(&map_a, CU_TENSOR_MAP_DATA_TYPE_UINT8, sizeof(Element), a, k, m, lda, kBlockK,
+                 kBlockM),
+      encode_map(&map_b, CU_TENSOR_MAP_DATA_TYPE_UINT8, sizeof(Element), b, k, n, ldb, kBlockK,
+                 kSlice),
+      encode_map(&map_c, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, sizeof(Output), c, n / kPiece * kPiece,
+                 m, ldc, kChunkN, kStagingRows),
+      cudaGetDevice(&device),
+      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(sizeof(SharedStorage)))};
+  for (const cudaError_t error : errors) {
+    if (error != cudaSuccess) {
+      return error;
+    }
   }
 
-  Shape shape = {};
-  shape.m = m;
-  shape.n = n;
-  shape.steps = parts(depth, kBlockK);
-  shape.tiles_m = parts(m, kBlockM * kCluster);
-  shape.tiles_n = parts(n, kBlockN);
-  shape.tiles = shape.tiles_m * shape.tiles_n;
+  const int tiles_m = parts(m, kBlockM * kCluster), tiles_n = parts(n, kBlockN);
+  const int tiles = tiles_m * tiles_n;
+  const Shape shape = {m, n, parts(k, kBlockK), tiles_m, tiles_n, tiles};
   Epilogue epilogue = {};
   epilogue.rows = static_cast<const float *>(rows);
   epilogue.cols = static_cast<const float *>(cols);
   epilogue.c = static_cast<__nv_bfloat16 *>(c);
   epilogue.ldc = ldc;
   // As many clusters as run at once walk all tiles.
-  const int clusters = shape.tiles < processors / kCluster ? shape.tiles : processors / kCluster;
+  const int clusters = tiles < processors / kCluster ? tiles : processors / kCluster;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(clusters * kCluster));
   config.blockDim = dim3(kThreads);

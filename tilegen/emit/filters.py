@@ -108,6 +108,28 @@ def listed(head: str, items: Iterable[str], tail: str, column: int = 0, width: i
     return "\n".join(lines)
 
 
+def aligned(text: str, width: int = 100) -> str:
+    """Align the trailing `//` comments of neighbouring lines, except behind a line too long for it.
+
+    Args:
+        text: lines of C; a line without a trailing comment ends a group.
+        width: columns of a line.
+    """
+    lines, group = str(text).split("\n"), []
+    for at, line in enumerate([*lines, ""]):
+        if "  // " in line and line.split("  // ")[0].strip():
+            group.append(at)
+            continue
+        pieces = {i: lines[i].split("  // ", 1) for i in group}
+        codes = sorted(len(code.rstrip()) for code, _ in pieces.values())
+        longest = max((len(words) for _, words in pieces.values()), default=0)
+        column = max((n for n in codes if n + 5 + longest <= width), default=0)
+        for i, (code, words) in pieces.items():
+            lines[i] = f"{code.rstrip().ljust(column)}  // {words}"
+        group = []
+    return "\n".join(lines)
+
+
 def assigned(head: str, value: str, column: int = 0, width: int = 100) -> str:
     """`head = value;`, broken after the sign where it does not fit; `head` starts at `column`."""
     line = f"{head} = {value};"
@@ -126,6 +148,7 @@ def _filled(lines: list[str], words: list[str], indent: int, column: int, width:
 
 
 FILTERS = {
+    "aligned": aligned,
     "assigned": assigned,
     "block": block,
     "c_bool": c_bool,

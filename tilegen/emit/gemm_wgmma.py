@@ -11,6 +11,7 @@ from tilegen.emit.environment import environment
 from tilegen.plans.gemm_wgmma import WgmmaGemmPlan
 from tilegen.problems.base import Tensor
 from tilegen.problems.gemm import Gemm
+from tilegen.schedules.gemm_wgmma import SPAN_BYTES
 from tilegen.values import F32
 
 # Helpers that a 16-bit result does not need in full precision have a shorter text there.
@@ -26,35 +27,69 @@ def context(plan: WgmmaGemmPlan) -> dict[str, Any]:
         "includes": sorted({*gemm.context(plan)["includes"], "<cuda.h>", "<cudaTypedefs.h>"}),
         "unit": 16 // problem.storage.bytes,
         "batch_argument": ", at.batch" if problem.batched else "",
-        "map_parameters": _map_parameters(problem),
-        "operand_map_arguments": _operand_map(plan, tiled) if tiled else [],
+        **_maps(plan, tiled),
         **(_values(plan, arrays) if plan.staged else {}),
         **_launch(plan, tensors.assignments(arrays, problem.scalars(), True)),
     }
 
 
-def _map_parameters(problem: Gemm) -> list[str]:
-    return [
+def _maps(plan: WgmmaGemmPlan, tiled: Tensor | None) -> dict[str, Any]:
+    """The tensor maps: what encodes one, and a call for each."""
+    problem: Gemm = plan.problem
+    batched = problem.batched
+    # Where staging takes the widest swizzle, as the operands do, there is nothing to choose.
+    stored = bool(plan.tma_c or tiled)
+    narrow = stored and plan.chunk_bytes != SPAN_BYTES
+    # Where results have the operands' type, so have all maps.
+    alike = not stored or plan.map_output == plan.map_element
+    parameters = [
         "CUtensorMap *map",
-        "CUtensorMapDataType type",
-        "int64_t element_bytes",
+        *([] if alike else ["CUtensorMapDataType type", "int64_t element_bytes"]),
         "const void *address",
         "int64_t columns",
         "int64_t rows",
         "int64_t row_stride",
-        *(["int64_t matrices", "int64_t matrix_stride"] if problem.batched else []),
+        *(["int64_t matrices", "int64_t matrix_stride"] if batched else []),
         "uint32_t box_columns",
         "uint32_t box_rows",
-        "CUtensorMapSwizzle swizzle",
+        *(["CUtensorMapSwizzle swizzle"] if narrow else []),
     ]
 
+    def call(
+        name: str, kind: str, element: str, what: tuple[str, ...], span: int
+    ) -> tuple[str, ...]:
+        address, columns, rows, stride, matrix_stride, *box = what
+        matrices = ["batch", matrix_stride] if batched else []
+        swizzle = [f"CU_TENSOR_MAP_SWIZZLE_{span}B"] if narrow else []
+        where = [address, columns, rows, stride, *matrices, *box, *swizzle]
+        typed = [] if alike else [kind, f"sizeof({element})"]
+        return (f"&map_{name}", *typed, *where)
 
-def _operand_map(plan: WgmmaGemmPlan, tensor: Tensor) -> list[str]:
-    batch = ["batch", tensor.strides[0]] if plan.problem.batched else []
-    where = [tensor.name, "n", "m", tensor.strides[-1], *batch]
-    swizzle = f"CU_TENSOR_MAP_SWIZZLE_{plan.chunk_bytes}B"
-    head = ["&map_operand", plan.map_output, "sizeof(Output)"]
-    return [*head, *where, "kChunkN", "kStagingRows", swizzle]
+    depth = "k" if problem.skips_sum_when_zero is None else "depth"
+    calls = []
+    for name, dims, box in (
+        ("a", problem.layout.a_dims, plan.a_box),
+        ("b", problem.layout.b_dims, plan.b_box),
+    ):
+        rows, columns = (depth if d == "k" else d for d in dims)
+        what = (name, columns, rows, f"ld{name}", f"stride_{name}", *box)
+        calls.append(call(name, plan.map_element, "Element", what, SPAN_BYTES))
+    staged = ("kChunkN", "kStagingRows")
+    if plan.tma_c:
+        what = ("c", "n / kPiece * kPiece", "m", "ldc", "stride_c", *staged)
+        calls.append(call("c", plan.map_output, "Output", what, plan.chunk_bytes))
+    if tiled:
+        stride, outer = tiled.strides[-1], tiled.strides[0]
+        what = (tiled.name, "n", "m", stride, outer, *staged)
+        calls.append(call("operand", plan.map_output, "Output", what, plan.chunk_bytes))
+    return {
+        "map_parameters": parameters,
+        "map_swizzle": "swizzle" if narrow else "CU_TENSOR_MAP_SWIZZLE_128B",
+        "map_calls": calls,
+        "map_type": plan.map_element if alike else "type",
+        "same_bytes": problem.storage.bytes if alike else 0,
+        "depth": depth,
+    }
 
 
 def _values(plan: WgmmaGemmPlan, arrays: list[Tensor]) -> dict[str, Any]:
@@ -134,12 +169,15 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
     maps = ["map_a", "map_b", *stores, *operand]
     map_parameters = {m: f"const CUtensorMap *{m}" for m in maps}
     shared = "SharedStorage &shared"
+    turn = ["int other_turn"] if plan.pingpong else []
+    sums = "Sum (&sums)[kMmas][kSums]"
     tile = ["const Shape &shape", "const Position &at", *(["int consumer"] if plan.staged else [])]
     head = [shared] if plan.staged else []
     parity = ["parity"] if plan.tile_operand else []
     inner = ["shape", "at", *(["consumer"] if plan.staged else [])]
     return {
-        "map_names": maps,
+        "map_declarations": [f"{m} = {{}}" for m in maps],
+        "multiply_parameters": [shared, "Ring &ring", "int steps", "int first", *turn, sums],
         "consume_parameters": [
             shared,
             *(map_parameters[m] for m in [*stores, *operand]),
@@ -167,7 +205,7 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
             "const Epilogue &e",
             *tile,
             *(f"uint32_t {p}" for p in parity),
-            "const Sum (&sums)[kMmas][kSums]",
+            f"const {sums}",
         ],
         "store_arguments": [
             *(["shared"] if plan.staged else []),

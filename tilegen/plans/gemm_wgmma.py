@@ -5,23 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tilegen.plans import gemm_wgmma_names as names
 from tilegen.plans.base import Fact, Plan, Refusal
 from tilegen.plans.gemm import gemm_facts
 from tilegen.problems.gemm import Gemm
-from tilegen.schedules.gemm_wgmma import MMA_M, ROLES, SPAN_BYTES, WgmmaGemm
+from tilegen.schedules.gemm_wgmma import MMA_M, SPAN_BYTES, WgmmaGemm
+from tilegen.schedules.gemm_wgmma_rules import ROLES
 from tilegen.targets import CudaTarget
-from tilegen.values import BF16, E4M3, E5M2, F16, I32, I8, TF32, U8
-
-# Names of the element types in PTX and in tensor maps.
-_PTX = {F16: "f16", BF16: "bf16", TF32: "tf32", E4M3: "e4m3", E5M2: "e5m2", I8: "s8", U8: "u8"}
-_MAP = {F16: "FLOAT16", BF16: "BFLOAT16", TF32: "TFLOAT32"}
-_PAIR = {F16: "__half2", BF16: "__nv_bfloat162"}
-_UNPACK = {F16: "__half22float2", BF16: "__bfloat1622float2"}
-_PACK = {F16: "__floats2half2_rn", BF16: "__floats2bfloat162_rn"}
-
-_DESCRIPTOR = "Describe {} in shared memory to wgmma. "
-_K_MAJOR = _DESCRIPTOR + "K is contiguous: a row of 128 bytes holds a step of K."
-_MN_MAJOR = _DESCRIPTOR + "K is the outer dimension: a row of 128 bytes holds 64 elements of one k."
 
 
 @dataclass(frozen=True)
@@ -92,9 +82,6 @@ class WgmmaGemmPlan(Plan):
     map_element: str
     map_output: str
     rank: int
-    a_batch: str
-    b_batch: str
-    c_batch: str
     staged: int
     tma_c: int
     chunk_part: str
@@ -109,11 +96,11 @@ class WgmmaGemmPlan(Plan):
     prefetches: int
     swap: int
     y_index: str
-    a_extents: str
-    b_extents: str
-    a_box: str
-    b_box: str
+    a_box: tuple[str, str]
+    b_box: tuple[str, str]
     descriptors: tuple[tuple[str, int, str], ...]
+    x_descriptor: str
+    y_descriptor: str
     wgmma_form: tuple
     barrier_primitives: tuple[str, ...]
     tma_primitives: tuple[str, ...]
@@ -122,7 +109,9 @@ class WgmmaGemmPlan(Plan):
     store_part: str
 
     template: ClassVar[str] = "cuda/gemm_wgmma.cu.j2"
-    hidden: ClassVar[frozenset[str]] = frozenset({"swap"})
+    hidden: ClassVar[frozenset[str]] = frozenset(
+        {"swap", "a_box", "b_box", "map_element", "map_output"}
+    )
 
     @classmethod
     def make(cls, problem: Gemm, schedule: WgmmaGemm, target: CudaTarget) -> WgmmaGemmPlan:
@@ -134,7 +123,7 @@ class WgmmaGemmPlan(Plan):
         staged = schedule.staged(problem)
         tiled = schedule.tile_operand(problem) if staged else ""
         tile_type = problem.typed.operands.get(tiled)
-        vectors = _vectors(problem, schedule) if staged else ()
+        vectors = names.vectors(problem, schedule) if staged else ()
         repacks = ()
         if schedule.repack:
             repacks = (
@@ -143,6 +132,8 @@ class WgmmaGemmPlan(Plan):
             )
         size = problem.out_dtype.bytes
         a_k, b_k = problem.layout.a_dims[1] == "k", problem.layout.b_dims[1] == "k"
+        atom = ("kAtom", "kBlockK")
+        descriptors = names.descriptors(a_k, b_k, bk)
         multicast = "_multicast" if schedule.cluster > 1 else ""
         buffers = schedule.buffers(problem, target)
         everyone = "kConsumers" if not schedule.pingpong else "1"
@@ -187,7 +178,7 @@ class WgmmaGemmPlan(Plan):
             stage_bytes=schedule.stage_bytes(),
             stage_a_bytes=bm * SPAN_BYTES,
             stage_b_bytes=bn * SPAN_BYTES,
-            staging_words=_staging_words(problem, schedule, buffers),
+            staging_words=names.staging_words(problem, schedule, buffers),
             chunk_bytes=chunk * size,
             barrier_bytes=16 * schedule.stages,
             shared_limit=target.shared_block,
@@ -211,9 +202,9 @@ class WgmmaGemmPlan(Plan):
             output=problem.out_dtype.cuda,
             sum_type=problem.accumulator.cuda,
             promote=int(schedule.promotes(problem)),
-            pair_type=_PAIR.get(problem.out_dtype, ""),
-            pack=_PACK.get(problem.out_dtype, ""),
-            swizzle=_SWIZZLE.get(chunk * size, ""),
+            pair_type=names.PAIR.get(problem.out_dtype, ""),
+            pack=names.PACK.get(problem.out_dtype, ""),
+            swizzle=names.SWIZZLE.get(chunk * size, ""),
             a_shape="[kBlockM][kBlockK]" if a_k else "[kBlockM / 64][kBlockK][64]",
             b_shape="[kBlockN][kBlockK]" if b_k else "[kBlockN / 64][kBlockK][64]",
             next_a=2 if a_k else 2 * SPAN_BYTES * 8 // 16,
@@ -221,12 +212,9 @@ class WgmmaGemmPlan(Plan):
             atoms=int(not (a_k and b_k)),
             load_a="load_k" if a_k else "load_mn",
             load_b=("load_k" if b_k else "load_mn") + multicast,
-            map_element=f"CU_TENSOR_MAP_DATA_TYPE_{_MAP.get(problem.dtype, 'UINT8')}",
-            map_output=f"CU_TENSOR_MAP_DATA_TYPE_{_MAP.get(problem.out_dtype, '')}",
+            map_element=f"CU_TENSOR_MAP_DATA_TYPE_{names.MAP.get(problem.dtype, 'UINT8')}",
+            map_output=f"CU_TENSOR_MAP_DATA_TYPE_{names.MAP.get(problem.out_dtype, '')}",
             rank=3 if problem.batched else 2,
-            a_batch="batch, stride_a, " if problem.batched else "",
-            b_batch="batch, stride_b, " if problem.batched else "",
-            c_batch="batch, stride_c, " if problem.batched else "",
             staged=int(staged),
             tma_c=int(staged and not schedule.repack),
             chunk_part=f"cuda/parts/gemm_wgmma_{'copy' if schedule.repack else 'tail'}.cuh.j2",
@@ -234,35 +222,24 @@ class WgmmaGemmPlan(Plan):
             repacked_extent=" + ".join(f"{r} * repacked_stride({c})" for _, _, r, c in repacks),
             element_bytes=problem.storage.bytes,
             tile_operand=tiled,
-            tile_pair_type=_PAIR.get(tile_type, ""),
-            unpack=_UNPACK.get(tile_type, ""),
+            tile_pair_type=names.PAIR.get(tile_type, ""),
+            unpack=names.UNPACK.get(tile_type, ""),
             vectors=vectors,
-            operand_members=_operand_members(vectors, tiled),
+            operand_members=names.operand_members(vectors, tiled),
             prefetches=int(bool(vectors or tiled)),
             swap=int(swap),
             y_index="m" if swap else "n",
-            a_extents="depth, m" if a_k else "m, depth",
-            b_extents="depth, n" if b_k else "n, depth",
-            a_box="kBlockK, kBlockM" if a_k else "kAtom, kBlockK",
-            b_box=_b_box(schedule) if b_k else "kAtom, kBlockK",
-            descriptors=(
-                (
-                    "descriptor_a",
-                    0 if a_k else bk * SPAN_BYTES,
-                    (_K_MAJOR if a_k else _MN_MAJOR).format("A"),
-                ),
-                (
-                    "descriptor_b",
-                    0 if b_k else bk * SPAN_BYTES,
-                    (_K_MAJOR if b_k else _MN_MAJOR).format("B"),
-                ),
-            ),
-            wgmma_form=_wgmma_form(problem, schedule),
-            barrier_primitives=_barrier_primitives(schedule, staged),
-            tma_primitives=_tma_primitives(schedule, staged, problem.batched),
-            wgmma_primitives=_wgmma_primitives(schedule, staged, tiled),
-            consume_part=f"cuda/parts/gemm_wgmma_{_consume(schedule)}.cuh.j2",
-            store_part=f"cuda/parts/gemm_wgmma_store_{_store(schedule, staged, tiled)}.cuh.j2",
+            a_box=("kBlockK", "kBlockM") if a_k else atom,
+            b_box=("kBlockK", "kSlice" if schedule.cluster > 1 else "kBlockN") if b_k else atom,
+            descriptors=descriptors,
+            x_descriptor=f"describe_{'b' if swap else 'a'}" if len(descriptors) > 1 else "describe",
+            y_descriptor=f"describe_{'a' if swap else 'b'}" if len(descriptors) > 1 else "describe",
+            wgmma_form=names.wgmma_form(problem, schedule),
+            barrier_primitives=names.barrier_primitives(schedule, staged),
+            tma_primitives=names.tma_primitives(schedule, staged, problem.batched),
+            wgmma_primitives=names.wgmma_primitives(schedule, staged, tiled),
+            consume_part=f"cuda/parts/gemm_wgmma_{names.consume(schedule)}.cuh.j2",
+            store_part=f"cuda/parts/gemm_wgmma_store_{names.store(schedule, staged, tiled)}.cuh.j2",
         )
 
     @property
@@ -295,7 +272,7 @@ class WgmmaGemmPlan(Plan):
             checks.append(f"reinterpret_cast<uintptr_t>({t.name}) % 16 != 0")
             unit = 16 // t.dtype.bytes
             checks += [f"({d} > 1 && {s} % {unit} != 0)" for d, s in zip(t.dims, t.strides)]
-        names = ", ".join(t.name for t in arrays)
+        which = ", ".join(t.name for t in arrays)
         size = (
             Refusal(
                 4,
@@ -305,113 +282,9 @@ class WgmmaGemmPlan(Plan):
         )
         if self.schedule.repack:
             return size
-        reason = f"{names}: an address or a stride that is no multiple of 16 bytes, as TMA needs"
+        reason = f"{which}: an address or a stride that is no multiple of 16 bytes, as TMA needs"
         return (*size, Refusal(5, " || ".join(checks), reason))
 
     def facts(self) -> list[Fact]:
         shared = self.schedule.shared_bytes(self.problem, self.buffers)
         return gemm_facts(self, self.threads, shared, self.entry_registers)
-
-
-# Which 16 bytes of a row the copy engine swaps, by the span of the swizzle: an XOR with bits of the row.
-_SWIZZLE = {128: "(row & 7)", 64: "(row >> 1 & 3)", 32: "(row >> 2 & 1)"}
-
-
-def _vectors(problem: Gemm, schedule: WgmmaGemm) -> tuple[tuple[str, str, str], ...]:
-    """Name, index and extent in a consumer's part of the tile, of each operand of one dimension."""
-    extents = (
-        {"m": "kPart", "n": "kBlockN"} if not schedule.swap else {"m": "kBlockM", "n": "kPart"}
-    )
-    dims = problem.formula.operands
-    return tuple(
-        (name, dims[name][0], extents[dims[name][0]]) for name in schedule.vectors(problem)
-    )
-
-
-def _operand_members(vectors: tuple[tuple[str, str, str], ...], tiled: str) -> tuple[str, ...]:
-    lines = [f"float {name}[kConsumers][{extent}];  // of the tile" for name, _, extent in vectors]
-    lines += [f"uint64_t operand[kConsumers];  // the tile of {tiled} has arrived"] if tiled else []
-    return tuple(lines)
-
-
-def _staging_words(problem: Gemm, schedule: WgmmaGemm, buffers: int) -> str:
-    """What shared memory holds besides stages and barriers, for the prose."""
-    words = ""
-    if schedule.staged(problem):
-        words += f"C {schedule.consumers} x {buffers} x {schedule.buffer_bytes(problem)}, "
-        vectors = schedule.vectors(problem)
-        words += f"{' and '.join(vectors)} as floats, " if vectors else ""
-    if schedule.split > 1:
-        partial = schedule.mma_m * schedule.mma_n * 4
-        words += f"sums of other blocks {schedule.split - 1} x {partial}, "
-    return words
-
-
-def _b_box(schedule: WgmmaGemm) -> str:
-    return "kBlockK, kBlockN / kCluster" if schedule.cluster > 1 else "kBlockK, kBlockN"
-
-
-def _consume(schedule: WgmmaGemm) -> str:
-    if schedule.split > 1:
-        return "split"
-    return "pingpong" if schedule.pingpong else "cooperative"
-
-
-def _rows(numbers: range, width: int) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(numbers[i : i + width]) for i in range(0, len(numbers), width))
-
-
-def _wgmma_form(problem: Gemm, schedule: WgmmaGemm) -> tuple:
-    registers = schedule.mma_n // 2
-    transposed = [int(d[1] != "k") for d in (problem.layout.a_dims, problem.layout.b_dims)]
-    first, second = reversed(transposed) if schedule.swap else transposed
-    kind, exact = _PTX[problem.dtype], problem.accumulator is I32
-    scales = "" if exact else ", 1, 1"
-    return (
-        f"m64n{schedule.mma_n}k{32 // problem.storage.bytes}",
-        f"{'s32' if exact else 'f32'}.{kind}.{kind}",
-        problem.accumulator.cuda,
-        "r" if exact else "f",
-        registers,
-        (registers, registers + 1, registers + 2),
-        _rows(range(registers), 12),
-        _rows(range(registers), 6),
-        scales + (f", {first}, {second}" if problem.storage.bytes == 2 else ""),
-    )
-
-
-def _store(schedule: WgmmaGemm, staged: bool, tiled: str) -> str:
-    if not staged:
-        return "direct"
-    if tiled:
-        return "inplace16"
-    return "swapped16" if schedule.swap else "tma16"
-
-
-def _barrier_primitives(schedule: WgmmaGemm, staged: bool) -> tuple[str, ...]:
-    names = ["shared_address", "mbarrier_init", "mbarrier_init_fence", "mbarrier_arrive_expect_tx"]
-    names.append("mbarrier_arrive_cluster" if schedule.cluster > 1 else "mbarrier_arrive")
-    names.append("mbarrier_wait")
-    names += ["named_barrier_sync"] if staged or schedule.pingpong else []
-    names += ["named_barrier_arrive"] if schedule.pingpong else []
-    names += ["fence_proxy_async"] if staged and not schedule.repack else []
-    names += ["cluster_rank", "cluster_sync"] if schedule.cluster * schedule.split > 1 else []
-    if schedule.split > 1:
-        names.append("store_cluster")
-    names += ["setmaxnreg_dec", "setmaxnreg_inc"] if schedule.consumers > 1 else []
-    return tuple(names)
-
-
-def _tma_primitives(schedule: WgmmaGemm, staged: bool, batched: bool) -> tuple[str, ...]:
-    names = ["tma_load"]
-    names += ["tma_load_multicast"] if schedule.cluster > 1 else []
-    staged = staged and not schedule.repack
-    names += ["tma_store"] if staged else []
-    names = [f"{n}_batch" if batched else n for n in names]
-    return (*names, *(["tma_commit", "tma_wait_read"] if staged else []))
-
-
-def _wgmma_primitives(schedule: WgmmaGemm, staged: bool, tiled: str) -> tuple[str, ...]:
-    store = ["stmatrix_x4_trans" if schedule.swap else "stmatrix_x4"] if staged else []
-    store += ["ldmatrix_x4"] if tiled else []
-    return ("wgmma_fence", "wgmma_commit", "wgmma_wait", *store)

@@ -11,43 +11,15 @@ from typing import Any, ClassVar
 from tilegen.fields import option
 from tilegen.formula import Name, walk
 from tilegen.problems.gemm import Gemm
+from tilegen.schedules import gemm_wgmma_rules as rules
 from tilegen.schedules.base import Schedule, Violation
+from tilegen.schedules.gemm_wgmma_rules import COARSE, MMA_M, MULTIPLIED, SPAN_BYTES
 from tilegen.schedules.rules import tile_rank
 from tilegen.targets import CudaTarget
-from tilegen.values import BF16, E4M3, E5M2, F16, I8, TF32, U8, Tile
+from tilegen.values import BF16, F16, Tile
 
-# Types that wgmma multiplies.
-MULTIPLIED = (F16, BF16, TF32, E4M3, E5M2, I8, U8)
-# Types whose sums the tensor cores keep to about 13 bits: they are added up elsewhere.
-COARSE = (E4M3, E5M2)
-
-# One row of a stage: the widest swizzle of shared memory, which is also the depth of a step.
-SPAN_BYTES = 128
-# Rows of one wgmma.
-MMA_M = 64
 # Stages beyond which a deeper ring was of no use.
 MOST_STAGES = 8
-# Rows that one box of the copy engine may have.
-BOX_ROWS = 256
-
-
-@dataclass(frozen=True)
-class Roles:
-    """How a block of 1 + n warpgroups shares its registers.
-
-    Attributes:
-        entry: registers a thread that the block starts with (launch bounds, one block a processor).
-        producer, consumer: what the roles settle on with setmaxnreg.
-    """
-
-    entry: int
-    producer: int
-    consumer: int
-
-
-# By number of consumers; one consumer has enough without a trade. 40 and not 24 for a producer beside two consumers: with 24 its address
-# arithmetic spills. The sums stay inside (1 + consumers) * entry.
-ROLES = {1: Roles(255, 255, 255), 2: Roles(168, 40, 232), 3: Roles(128, 32, 160)}
 
 
 @dataclass(frozen=True)
@@ -218,7 +190,8 @@ class WgmmaGemm(Schedule):
         """Operands of one dimension, which wait in shared memory as floats."""
         return [name for name, dims in problem.formula.operands.items() if len(dims) == 1]
 
-    def _reads_operands(self, problem: Gemm) -> bool:
+    def reads_operands(self, problem: Gemm) -> bool:
+        """Whether the epilogue of staged results needs more than their sums."""
         return self.staged(problem) and bool(problem.typed.operands)
 
     def stage_bytes(self) -> int:
@@ -263,118 +236,7 @@ class WgmmaGemm(Schedule):
         broken = tile_rank("tile", self.tile, 3)
         if broken:
             return broken
-        return self._shape_rules(problem) or self._resource_rules(problem, target)
-
-    def _shape_rules(self, problem: Gemm) -> list[Violation]:
-        bm, bn, bk = self.tile
-        broken = []
-
-        def rule(holds: bool, field: str, message: str) -> None:
-            if not holds:
-                broken.append(Violation(field, message))
-
-        depth = SPAN_BYTES // problem.storage.bytes
-        rule(
-            bk == depth,
-            "tile",
-            f"a step is {SPAN_BYTES} bytes deep, {depth} elements of {problem.dtype}, not {bk}",
-        )
-        rule(
-            self.consumers in ROLES,
-            "consumers",
-            f"a block has 1 to 3 consumers, not {self.consumers}",
-        )
-        rule(
-            not self.pingpong or self.consumers == 2,
-            "pingpong",
-            f"consumers that take turns are 2, not {self.consumers}",
-        )
-        if broken:
-            return broken
-        rows = MMA_M if self.pingpong else MMA_M * self.consumers
-        axis, other = ("N", "M") if self.swap else ("M", "N")
-
-        rule(
-            self.mma_m % rows == 0 and 0 < self.mma_m <= BOX_ROWS,
-            "tile",
-            f"tile {axis} {self.mma_m} must be a multiple of {rows} (64 rows a wgmma"
-            f"{'' if self.pingpong else f', {self.consumers} consumers'}), at most {BOX_ROWS}",
-        )
-        rule(
-            self.mma_n % 16 == 0 and 16 <= self.mma_n <= 256,
-            "tile",
-            f"tile {other} {self.mma_n} must be a multiple of 16, from 16 to 256",
-        )
-        rule(
-            not self.swap or self.cluster == 1,
-            "cluster",
-            "blocks share B, of which a swapped tile loads most; they do not share A",
-        )
-        rule(self.stages >= 2, "stages", f"{self.stages} stages; a ring has at least 2")
-        rule(
-            self.cluster in (1, 2, 4),
-            "cluster",
-            f"a cluster of {self.cluster} blocks; 1, 2 and 4 are allowed",
-        )
-        rule(
-            self.split in (1, 2, 4, 8),
-            "split",
-            f"K split over {self.split} blocks; 1, 2, 4 and 8 are allowed",
-        )
-        rule(
-            self.split == 1 or (self.cluster == 1 and not self.pingpong),
-            "split",
-            "blocks that split K share no loads, and have one tile: no turns to take",
-        )
-        rule(
-            not (self.repack and problem.batched),
-            "repack",
-            "operands of a batch are not copied: a batch needs strides of whole 16 bytes",
-        )
-        rule(self.group >= 1, "group", f"group {self.group} must be at least 1")
-        slices = 8 if problem.layout.b_dims[1] == "k" else 64
-        rule(
-            bn % (slices * self.cluster) == 0,
-            "cluster",
-            f"{self.cluster} blocks cannot share {bn} columns of B: each loads a multiple of {slices}",
-        )
-        rule(
-            problem.layout.a_dims[1] == "k" or bm % 64 == 0,
-            "tile",
-            f"A with M contiguous loads 64 rows at a time; tile M {bm} is no multiple",
-        )
-        rule(
-            problem.layout.b_dims[1] == "k" or bn % 64 == 0,
-            "tile",
-            f"B with N contiguous loads 64 columns at a time; tile N {bn} is no multiple",
-        )
-        return broken
-
-    def _resource_rules(self, problem: Gemm, target: CudaTarget) -> list[Violation]:
-        broken = []
-        bm, bn, bk = self.tile
-        sums = self.accumulators * (2 if self.promotes(problem) else 1)
-        need = sums + (64 if self._reads_operands(problem) else 24)
-        allowed = ROLES[self.consumers].consumer
-        if need > allowed:
-            broken.append(
-                Violation(
-                    "tile",
-                    f"a consumer's {self.part} x {self.mma_n} sums are {sums} registers a "
-                    f"thread; with what else it holds that is {need}, and {self.consumers} consumers have "
-                    f"{allowed} each",
-                )
-            )
-        shared = self.shared_bytes(problem, self.fewest_buffers(problem))
-        if shared > target.shared_block:
-            broken.append(
-                Violation(
-                    "stages",
-                    f"tile {self.tile} with {self.stages} stages needs {shared} bytes of shared memory; "
-                    f"{target} allows {target.shared_block} in a block",
-                )
-            )
-        return broken
+        return rules.of_shape(self, problem) or rules.of_resources(self, problem, target)
 
     @property
     def accumulators(self) -> int:

@@ -1,0 +1,160 @@
+"""What a WgmmaGemm must keep to: what wgmma and the copy engine take, and what fits in a block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilegen.problems.gemm import Gemm
+from tilegen.schedules.base import Violation
+from tilegen.targets import CudaTarget
+from tilegen.values import BF16, E4M3, E5M2, F16, I8, TF32, U8
+
+if TYPE_CHECKING:
+    from tilegen.schedules.gemm_wgmma import WgmmaGemm
+
+# Types that wgmma multiplies.
+MULTIPLIED = (F16, BF16, TF32, E4M3, E5M2, I8, U8)
+# Types whose sums the tensor cores keep to about 13 bits: they are added up elsewhere.
+COARSE = (E4M3, E5M2)
+
+# One row of a stage: the widest swizzle of shared memory, which is also the depth of a step.
+SPAN_BYTES = 128
+# Rows of one wgmma.
+MMA_M = 64
+# Rows that one box of the copy engine may have.
+BOX_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Roles:
+    """How a block of 1 + n warpgroups shares its registers.
+
+    Attributes:
+        entry: registers a thread that the block starts with (launch bounds, one block a processor).
+        producer, consumer: what the roles settle on with setmaxnreg.
+    """
+
+    entry: int
+    producer: int
+    consumer: int
+
+
+# By number of consumers; one consumer has enough without a trade. 40 and not 24 for a producer beside two consumers: with 24 its address
+# arithmetic spills. The sums stay inside (1 + consumers) * entry.
+ROLES = {1: Roles(255, 255, 255), 2: Roles(168, 40, 232), 3: Roles(128, 32, 160)}
+
+
+def of_shape(schedule: WgmmaGemm, problem: Gemm) -> list[Violation]:
+    """Broken rules of tile, roles, cluster and split; with numbers."""
+    bm, bn, bk = schedule.tile
+    broken = []
+
+    def rule(holds: bool, field: str, message: str) -> None:
+        if not holds:
+            broken.append(Violation(field, message))
+
+    depth = SPAN_BYTES // problem.storage.bytes
+    rule(
+        bk == depth,
+        "tile",
+        f"a step is {SPAN_BYTES} bytes deep, {depth} elements of {problem.dtype}, not {bk}",
+    )
+    rule(
+        schedule.consumers in ROLES,
+        "consumers",
+        f"a block has 1 to 3 consumers, not {schedule.consumers}",
+    )
+    rule(
+        not schedule.pingpong or schedule.consumers == 2,
+        "pingpong",
+        f"consumers that take turns are 2, not {schedule.consumers}",
+    )
+    if broken:
+        return broken
+    rows = MMA_M if schedule.pingpong else MMA_M * schedule.consumers
+    axis, other = ("N", "M") if schedule.swap else ("M", "N")
+
+    rule(
+        schedule.mma_m % rows == 0 and 0 < schedule.mma_m <= BOX_ROWS,
+        "tile",
+        f"tile {axis} {schedule.mma_m} must be a multiple of {rows} (64 rows a wgmma"
+        f"{'' if schedule.pingpong else f', {schedule.consumers} consumers'}), at most {BOX_ROWS}",
+    )
+    rule(
+        schedule.mma_n % 16 == 0 and 16 <= schedule.mma_n <= 256,
+        "tile",
+        f"tile {other} {schedule.mma_n} must be a multiple of 16, from 16 to 256",
+    )
+    rule(
+        not schedule.swap or schedule.cluster == 1,
+        "cluster",
+        "blocks share B, of which a swapped tile loads most; they do not share A",
+    )
+    rule(schedule.stages >= 2, "stages", f"{schedule.stages} stages; a ring has at least 2")
+    rule(
+        schedule.cluster in (1, 2, 4),
+        "cluster",
+        f"a cluster of {schedule.cluster} blocks; 1, 2 and 4 are allowed",
+    )
+    rule(
+        schedule.split in (1, 2, 4, 8),
+        "split",
+        f"K split over {schedule.split} blocks; 1, 2, 4 and 8 are allowed",
+    )
+    rule(
+        schedule.split == 1 or (schedule.cluster == 1 and not schedule.pingpong),
+        "split",
+        "blocks that split K share no loads, and have one tile: no turns to take",
+    )
+    rule(
+        not (schedule.repack and problem.batched),
+        "repack",
+        "operands of a batch are not copied: a batch needs strides of whole 16 bytes",
+    )
+    rule(schedule.group >= 1, "group", f"group {schedule.group} must be at least 1")
+    slices = 8 if problem.layout.b_dims[1] == "k" else 64
+    rule(
+        bn % (slices * schedule.cluster) == 0,
+        "cluster",
+        f"{schedule.cluster} blocks cannot share {bn} columns of B: each loads a multiple of {slices}",
+    )
+    rule(
+        problem.layout.a_dims[1] == "k" or bm % 64 == 0,
+        "tile",
+        f"A with M contiguous loads 64 rows at a time; tile M {bm} is no multiple",
+    )
+    rule(
+        problem.layout.b_dims[1] == "k" or bn % 64 == 0,
+        "tile",
+        f"B with N contiguous loads 64 columns at a time; tile N {bn} is no multiple",
+    )
+    return broken
+
+
+def of_resources(schedule: WgmmaGemm, problem: Gemm, target: CudaTarget) -> list[Violation]:
+    """Broken rules of registers and shared memory; with numbers."""
+    broken = []
+    bm, bn, bk = schedule.tile
+    sums = schedule.accumulators * (2 if schedule.promotes(problem) else 1)
+    need = sums + (64 if schedule.reads_operands(problem) else 24)
+    allowed = ROLES[schedule.consumers].consumer
+    if need > allowed:
+        broken.append(
+            Violation(
+                "tile",
+                f"a consumer's {schedule.part} x {schedule.mma_n} sums are {sums} registers a "
+                f"thread; with what else it holds that is {need}, and {schedule.consumers} consumers have "
+                f"{allowed} each",
+            )
+        )
+    shared = schedule.shared_bytes(problem, schedule.fewest_buffers(problem))
+    if shared > target.shared_block:
+        broken.append(
+            Violation(
+                "stages",
+                f"tile {schedule.tile} with {schedule.stages} stages needs {shared} bytes of shared memory; "
+                f"{target} allows {target.shared_block} in a block",
+            )
+        )
+    return broken
