@@ -31,8 +31,8 @@ def verify(
 ) -> int:
     """Build kernels, run them over a grid of sizes, and compare with float64.
 
-    Prints how each kernel ran, the number of cases, and the largest error in units of its bound. A kernel
-    that this machine cannot run is compiled and says so. Exits with 1 if a result is outside its bound.
+    Prints how each kernel ran, the sizes tried, the largest error in units of its bound, and where it is. A
+    kernel that this machine cannot run is compiled and says so. Exits with 1 if a result is outside its bound.
     """
     given = opt.given_fields(context, tile, stages, dtype, layout, epilogue, assignments)
     style = project.style()

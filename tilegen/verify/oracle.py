@@ -45,6 +45,7 @@ class Verdict:
         cases: how many ran.
         worst: largest |error| / bound over all elements; at most 1 when right.
         worst_at: the case and element of that, or an empty string.
+        sizes: the sizes of those cases, each once, in order.
         refused: cases that the kernel's `_supports` refuses for a documented reason of its own.
         failures: one line a failed case.
     """
@@ -52,6 +53,7 @@ class Verdict:
     cases: int = 0
     worst: float = 0.0
     worst_at: str = ""
+    sizes: list[Mapping[str, int]] = field(default_factory=list)
     refused: int = 0
     failures: list[str] = field(default_factory=list)
 
@@ -173,6 +175,8 @@ def verify(
             verdict.refused += 1
             continue
         verdict.cases += 1
+        if case.sizes not in verdict.sizes:
+            verdict.sizes.append(case.sizes)
         worst, where = compare(plan, arrays, expected)
         if worst > verdict.worst:
             verdict.worst, verdict.worst_at = worst, f"{case}: {where}"

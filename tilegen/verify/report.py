@@ -24,7 +24,7 @@ class Outcome:
         status: `ok`, `FAILED`, `compiled` (not run here) or `skipped` (not even compiled).
         how: what ran it, such as `ran on NVIDIA H200`, `ran on c_openmp` or `simulated`.
         summary: one line for people.
-        details: failures, one a line, the first few.
+        details: the sizes tried and where the largest error is, or the first few failures; one a line.
         verdict: the cases, if any ran.
         exit_code: 0, 1 for a failure, 4 where a missing tool left nothing to say.
     """
@@ -43,6 +43,7 @@ class Outcome:
         table["summary"] = self.summary
         if self.verdict:
             table |= {"cases": self.verdict.cases, "worst": self.verdict.worst}
+            table |= {"sizes": [dict(sizes) for sizes in self.verdict.sizes]}
             table |= {"worst_at": self.verdict.worst_at, "failures": self.verdict.failures}
         return table
 
@@ -62,12 +63,18 @@ def _judge(kernel: Rendered, how: str, verdict: Verdict) -> Outcome:
     refused = f" ({verdict.refused} refused by _supports)" if verdict.refused else ""
     summary = f"{how}, {counted(verdict.cases, 'case')}{refused}, largest error {verdict.worst:.3f} of its bound"
     if verdict.ok:
-        details = [f"at {verdict.worst_at}"] if verdict.worst_at else []
+        details = [_sizes(verdict)] + ([f"at {verdict.worst_at}"] if verdict.worst_at else [])
         return Outcome(kernel.stem, "ok", how, summary, details, verdict)
     summary = (
         f"{how}, {counted(len(verdict.failures), 'failure')} in {counted(verdict.cases, 'case')}"
     )
     return Outcome(kernel.stem, "FAILED", how, summary, verdict.failures[:5], verdict, exit_code=1)
+
+
+def _sizes(verdict: Verdict) -> str:
+    """The sizes that ran, as `sizes m n k: 0 5 7, 1 1 1`."""
+    tried = ", ".join(" ".join(str(n) for n in sizes.values()) for sizes in verdict.sizes)
+    return f"sizes {' '.join(verdict.sizes[0])}: {tried}"
 
 
 def _cpu(kernel: Rendered, seeds: int) -> Outcome:
