@@ -42,9 +42,11 @@ _SCHEDULES = [
     "tilegen.schedules.full:FullLoops",
     "tilegen.schedules.rowwise:RowRegisters",
     "tilegen.schedules.rowwise_c:RowLoops",
+    "tilegen.schedules.gemm_amx:AmxGemm",
     "tilegen.schedules.gemm_vnni:VnniGemm",
     "tilegen.schedules.gemm_packed:PackedGemm",
     "tilegen.schedules.gemm_skinny:SkinnyGemm",
+    "tilegen.schedules.gemm_prepacked:PrepackedGemm",
 ]
 
 
@@ -119,7 +121,7 @@ def schedule_class(problem: Problem, where: Target, name: str = "") -> type[Sche
             )
         return named[0]
     reasons = []
-    for candidate in classes:
+    for candidate in (c for c in classes if not c.by_name_only):
         refusal = candidate.accepts(problem, where)
         if refusal is None:
             return candidate

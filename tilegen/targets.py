@@ -110,6 +110,8 @@ TARGETS: dict[str, Target] = {
             32,
             ("amx-tile", "amx-bf16", "amx-int8", "avx512bf16", "avx512vnni") + _V4,
             "x86_64",
+            49152,
+            2 << 20,
         ),
         CpuTarget("neon", 16, 32, (), "aarch64"),
     )

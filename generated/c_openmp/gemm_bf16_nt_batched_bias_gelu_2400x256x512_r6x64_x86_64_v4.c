@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  2400x256x512 r6x64
-// Inputs    fd8cfa19c1ef  (command, templates and emitter)
-// Body      0bcef5659701  (everything below this comment)
+// Inputs    211099323090  (command, templates and emitter)
+// Body      cc05d23c8d0c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_nt_batched_bias_gelu_2400x256x512_r6x64_x86_64_v4.h"
@@ -92,7 +92,7 @@ struct Block {
   int64_t m, n, k;            // where it starts
   int64_t rows, cols, depth;  // what it covers
   int first, last;            // whether its sums start here, and whether they are complete after it
-  Factor *panel;  // [cols / kMicroN][depth][kMicroN], the packed block of B
+  const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
   Factor *group;  // [kGroupM][depth], packed rows of A
   Sum *sums;  // [rows][kBlockN], or one [kMicroM][kMicroN] when they start and end here
 };
@@ -246,8 +246,8 @@ static inline void transpose_edge(int64_t rows, int64_t cols, const Element *sou
   }
 }
 
-// target[j][i] = source[i][j], with `from` and `to` elements between rows. Squares of 16 use up the
-// lines that are read, four at a time, and keep those that are written in L1 until they are full.
+// target[j][i] = source[i][j], with `from` elements and `to` elements between rows. Squares
+// of 16 use up the lines that are read, four at a time, and keep those that are written in L1.
 static void transpose(int64_t rows, int64_t cols, const Element *source, int64_t from,
                       Factor *target, int64_t to) {
   for (int64_t strip = 0; strip < rows; strip += 16) {
@@ -259,7 +259,8 @@ static void transpose(int64_t rows, int64_t cols, const Element *source, int64_t
           if (i + 4 <= end && j + 4 <= last) {
             transpose_quads(source + i * from + j, from, target + j * to + i, to);
           } else {
-            transpose_edge(smaller(4, end - i), smaller(4, last - j), source + i * from + j, from,
+            const Element *corner = source + i * from + j;
+            transpose_edge(smaller(4, end - i), smaller(4, last - j), corner, from,
                            target + j * to + i, to);
           }
         }
@@ -362,12 +363,12 @@ static inline void copy_row(Factor *row, const Element *source, int64_t width) {
 
 // Pack the block of B into slivers of kMicroN columns, each with K outermost. Columns that
 // do not exist become 0.
-static void pack_b(const struct Call *call, const struct Block *block) {
+static void pack_b(const struct Call *call, const struct Block *block, Factor *panel) {
   const int64_t depth = block->depth;
   const Element *b = call->b + block->batch * call->stride_b;
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int64_t width = smaller(kMicroN, block->cols - j);
-    Factor *sliver = block->panel + j * depth;
+    Factor *sliver = panel + j * depth;
     for (int64_t row = 0; row < depth; ++row) {
       const Element *source = b + (block->k + row) * call->ldb + block->n + j;
       if (width == kMicroN) {
@@ -410,8 +411,8 @@ static void sweep_slivers(const struct Call *call, const struct Block *block, in
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int width = (int)smaller(kMicroN, block->cols - j);
     Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j;
-    multiply_tile(rows, width, block->depth, a, lda, block->panel + j * block->depth, block->first,
-                  tile, row_of_sums);
+    const Factor *sliver = block->panel + j * block->depth;
+    multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile, row_of_sums);
     if (block->last) {
       store_tile(call, block, i, j, rows, width, tile, row_of_sums);
     }
@@ -450,9 +451,9 @@ static inline size_t lines(int64_t elements, size_t size) {
 // No more than the sizes of the call need.
 static struct Memory memory_of(const struct Call *call) {
   const int64_t depth = smaller(call->k, kBlockK);
-  const int64_t cols = smaller(pieces(call->n, kMicroN) * kMicroN, kBlockN);
   const int64_t rows = smaller(call->m, kBlockM);
   struct Memory bytes;
+  const int64_t cols = smaller(pieces(call->n, kMicroN) * kMicroN, kBlockN);
   bytes.panel = lines(depth * cols, sizeof(Factor));
   bytes.sums = lines(call->k > kBlockK ? rows * kBlockN : kMicroM * kMicroN, sizeof(Sum));
   bytes.group = lines(depth * kGroupM, sizeof(Factor));
@@ -467,8 +468,9 @@ static void compute_cell(const struct Call *call, int64_t batch, int64_t m_begin
   const int64_t step_k = even_part(call->k, kBlockK, 16);
   struct Block block;
   block.batch = batch;
-  block.panel = (Factor *)memory;
   block.sums = (Sum *)(memory + bytes.panel);
+  Factor *const panel = (Factor *)memory;
+  block.panel = panel;
   block.group = (Factor *)(memory + bytes.panel + bytes.sums);
   for (block.n = n_begin; block.n < n_end; block.n += step_n) {
     block.cols = smaller(step_n, n_end - block.n);
@@ -480,7 +482,7 @@ static void compute_cell(const struct Call *call, int64_t batch, int64_t m_begin
         block.depth = smaller(step_k, call->k - block.k);
         block.first = block.k == 0;
         block.last = block.k + block.depth >= call->k;
-        pack_b(call, &block);
+        pack_b(call, &block, panel);
         sweep_rows(call, &block);
         block.k += step_k;
       } while (block.k < call->k);

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    137885e88d5a  (command, templates and emitter)
-// Body      6185e6d6bd9b  (everything below this comment)
+// Inputs    3cd1858c1a8c  (command, templates and emitter)
+// Body      e1f56241540a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tn_2400x256x512_r6x64_x86_64_v4.h"
@@ -88,7 +88,7 @@ struct Block {
   int64_t m, n, k;            // where it starts
   int64_t rows, cols, depth;  // what it covers
   int first, last;            // whether its sums start here, and whether they are complete after it
-  Factor *panel;  // [cols / kMicroN][depth][kMicroN], the packed block of B
+  const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
   Sum *sums;  // [rows][kBlockN], or one [kMicroM][kMicroN] when they start and end here
 };
 
@@ -158,8 +158,8 @@ static inline void transpose_edge(int64_t rows, int64_t cols, const Element *sou
   }
 }
 
-// target[j][i] = source[i][j], with `from` and `to` elements between rows. Squares of 16 use up the
-// lines that are read, four at a time, and keep those that are written in L1 until they are full.
+// target[j][i] = source[i][j], with `from` elements and `to` elements between rows. Squares
+// of 16 use up the lines that are read, four at a time, and keep those that are written in L1.
 static void transpose(int64_t rows, int64_t cols, const Element *source, int64_t from,
                       Factor *target, int64_t to) {
   for (int64_t strip = 0; strip < rows; strip += 16) {
@@ -171,7 +171,8 @@ static void transpose(int64_t rows, int64_t cols, const Element *source, int64_t
           if (i + 4 <= end && j + 4 <= last) {
             transpose_quads(source + i * from + j, from, target + j * to + i, to);
           } else {
-            transpose_edge(smaller(4, end - i), smaller(4, last - j), source + i * from + j, from,
+            const Element *corner = source + i * from + j;
+            transpose_edge(smaller(4, end - i), smaller(4, last - j), corner, from,
                            target + j * to + i, to);
           }
         }
@@ -266,12 +267,12 @@ static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, i
 
 // Pack the block of B into slivers of kMicroN columns, each with K outermost. Columns that
 // do not exist become 0.
-static void pack_b(const struct Call *call, const struct Block *block) {
+static void pack_b(const struct Call *call, const struct Block *block, Factor *panel) {
   const int64_t depth = block->depth;
   const Element *b = call->b;
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int64_t width = smaller(kMicroN, block->cols - j);
-    Factor *sliver = block->panel + j * depth;
+    Factor *sliver = panel + j * depth;
     if (width < kMicroN) {
       memset(sliver, 0, (size_t)(depth * kMicroN) * sizeof *sliver);
     }
@@ -309,8 +310,8 @@ static void sweep_slivers(const struct Call *call, const struct Block *block, in
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int width = (int)smaller(kMicroN, block->cols - j);
     Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j;
-    multiply_tile(rows, width, block->depth, a, lda, block->panel + j * block->depth, block->first,
-                  tile, row_of_sums);
+    const Factor *sliver = block->panel + j * block->depth;
+    multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile, row_of_sums);
     if (block->last) {
       store_tile(call, block, i, j, rows, width, tile, row_of_sums);
     }
@@ -339,9 +340,9 @@ static inline size_t lines(int64_t elements, size_t size) {
 // No more than the sizes of the call need.
 static struct Memory memory_of(const struct Call *call) {
   const int64_t depth = smaller(call->k, kBlockK);
-  const int64_t cols = smaller(pieces(call->n, kMicroN) * kMicroN, kBlockN);
   const int64_t rows = smaller(call->m, kBlockM);
   struct Memory bytes;
+  const int64_t cols = smaller(pieces(call->n, kMicroN) * kMicroN, kBlockN);
   bytes.panel = lines(depth * cols, sizeof(Factor));
   bytes.sums = lines(call->k > kBlockK ? rows * kBlockN : kMicroM * kMicroN, sizeof(Sum));
   return bytes;
@@ -354,8 +355,9 @@ static void compute_cell(const struct Call *call, int64_t m_begin,
   const int64_t step_n = even_part(n_end - n_begin, kBlockN, kMicroN);
   const int64_t step_k = even_part(call->k, kBlockK, 16);
   struct Block block;
-  block.panel = (Factor *)memory;
   block.sums = (Sum *)(memory + bytes.panel);
+  Factor *const panel = (Factor *)memory;
+  block.panel = panel;
   for (block.n = n_begin; block.n < n_end; block.n += step_n) {
     block.cols = smaller(step_n, n_end - block.n);
     for (block.m = m_begin; block.m < m_end; block.m += kBlockM) {
@@ -366,7 +368,7 @@ static void compute_cell(const struct Call *call, int64_t m_begin,
         block.depth = smaller(step_k, call->k - block.k);
         block.first = block.k == 0;
         block.last = block.k + block.depth >= call->k;
-        pack_b(call, &block);
+        pack_b(call, &block, panel);
         sweep_rows(call, &block);
         block.k += step_k;
       } while (block.k < call->k);

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  3200x256x256 r8x4
-// Inputs    a3fd78fe14a5  (command, templates and emitter)
-// Body      47a8429f1ceb  (everything below this comment)
+// Inputs    62399f1e954d  (command, templates and emitter)
+// Body      646525f0c575  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f64_tt_residual_3200x256x256_r8x4.h"
@@ -83,7 +83,7 @@ struct Block {
   int64_t m, n, k;            // where it starts
   int64_t rows, cols, depth;  // what it covers
   int first, last;            // whether its sums start here, and whether they are complete after it
-  Factor *panel;  // [cols / kMicroN][depth][kMicroN], the packed block of B
+  const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
   Sum *sums;  // [rows][kBlockN], or one [kMicroM][kMicroN] when they start and end here
 };
 
@@ -168,12 +168,12 @@ static inline void copy_row(Factor *row, const Element *source, int64_t width) {
 
 // Pack the block of B into slivers of kMicroN columns, each with K outermost. Columns that
 // do not exist become 0.
-static void pack_b(const struct Call *call, const struct Block *block) {
+static void pack_b(const struct Call *call, const struct Block *block, Factor *panel) {
   const int64_t depth = block->depth;
   const Element *b = call->b;
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int64_t width = smaller(kMicroN, block->cols - j);
-    Factor *sliver = block->panel + j * depth;
+    Factor *sliver = panel + j * depth;
     for (int64_t row = 0; row < depth; ++row) {
       const Element *source = b + (block->k + row) * call->ldb + block->n + j;
       if (width == kMicroN) {
@@ -215,8 +215,8 @@ static void sweep_slivers(const struct Call *call, const struct Block *block, in
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int width = (int)smaller(kMicroN, block->cols - j);
     Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j;
-    multiply_tile(rows, width, block->depth, a, lda, block->panel + j * block->depth, block->first,
-                  tile, row_of_sums);
+    const Factor *sliver = block->panel + j * block->depth;
+    multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile, row_of_sums);
     if (block->last) {
       store_tile(call, block, i, j, rows, width, tile, row_of_sums);
     }
@@ -245,9 +245,9 @@ static inline size_t lines(int64_t elements, size_t size) {
 // No more than the sizes of the call need.
 static struct Memory memory_of(const struct Call *call) {
   const int64_t depth = smaller(call->k, kBlockK);
-  const int64_t cols = smaller(pieces(call->n, kMicroN) * kMicroN, kBlockN);
   const int64_t rows = smaller(call->m, kBlockM);
   struct Memory bytes;
+  const int64_t cols = smaller(pieces(call->n, kMicroN) * kMicroN, kBlockN);
   bytes.panel = lines(depth * cols, sizeof(Factor));
   bytes.sums = lines(call->k > kBlockK ? rows * kBlockN : kMicroM * kMicroN, sizeof(Sum));
   return bytes;
@@ -260,8 +260,9 @@ static void compute_cell(const struct Call *call, int64_t m_begin,
   const int64_t step_n = even_part(n_end - n_begin, kBlockN, kMicroN);
   const int64_t step_k = even_part(call->k, kBlockK, 16);
   struct Block block;
-  block.panel = (Factor *)memory;
   block.sums = (Sum *)(memory + bytes.panel);
+  Factor *const panel = (Factor *)memory;
+  block.panel = panel;
   for (block.n = n_begin; block.n < n_end; block.n += step_n) {
     block.cols = smaller(step_n, n_end - block.n);
     for (block.m = m_begin; block.m < m_end; block.m += kBlockM) {
@@ -272,7 +273,7 @@ static void compute_cell(const struct Call *call, int64_t m_begin,
         block.depth = smaller(step_k, call->k - block.k);
         block.first = block.k == 0;
         block.last = block.k + block.depth >= call->k;
-        pack_b(call, &block);
+        pack_b(call, &block, panel);
         sweep_rows(call, &block);
         block.k += step_k;
       } while (block.k < call->k);

@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc * scale[n] where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    b4abfaa64e89  (command, templates and emitter)
-// Body      fcace8135d6a  (everything below this comment)
+// Inputs    a0a526b92f89  (command, templates and emitter)
+// Body      3b199cda2adc  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nt_of32_batched_e6c9ae5_vnni_2400x256x2048_r6_583fc8.h"
@@ -73,7 +73,6 @@ static_assert(kMicroN % kLanes == 0, "vector registers must tile kMicroN");
 typedef int8_t Element;  // of A and B in memory
 typedef int32_t Factor;  // a word of A or B
 typedef int32_t Sum;  // of products
-typedef Factor Vector __attribute__((vector_size(64), may_alias));
 
 // Arrays and scalars of the epilogue.
 struct Epilogue {
@@ -99,7 +98,7 @@ struct Block {
   int64_t m, n, k;            // where it starts
   int64_t rows, cols, depth;  // what it covers
   int first, last;            // whether its sums start here, and whether they are complete after it
-  Factor *panel;  // [cols / kMicroN][depth][kMicroN], the packed block of B
+  const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
   Factor *group;  // [kGroupM][depth], packed rows of A
   Sum *sums;  // [rows][kBlockN], or one [kMicroM][kMicroN] when they start and end here
 };
@@ -112,11 +111,18 @@ static inline int64_t pieces(int64_t extent, int64_t piece) {
   return (extent + piece - 1) / piece;
 }
 
+// Words that hold some elements of K.
+static inline int64_t words_of(int64_t elements) {
+  return pieces(elements, kWord);
+}
+
 // Length of the parts, a multiple of `unit`, when `extent` is cut as evenly as `limit` allows.
 static inline int64_t even_part(int64_t extent, int64_t limit, int64_t unit) {
   const int64_t parts = extent > limit ? pieces(extent, limit) : 1;
   return smaller(pieces(pieces(extent, parts), unit) * unit, limit);
 }
+
+typedef Factor Vector __attribute__((vector_size(64), may_alias));
 
 // Add to each sum the products of a word of B, unsigned, and a word of A.
 static inline Vector multiply_add(Vector sum, Vector b, Factor a) {
@@ -218,7 +224,7 @@ static inline void pack_words(Factor *words, const Element *source, int64_t ldb,
   }
 }
 
-// The same for the last rows, fewer than kWord; those past the end of K meet zeros of A.
+// The same for the last rows, fewer than kWord or none: the others are 0.
 static inline void pack_last_words(Factor *words, const Element *source, int64_t ldb,
                                    int64_t length, int64_t width) {
   for (int64_t j = 0; j < width; ++j) {
@@ -232,12 +238,12 @@ static inline void pack_last_words(Factor *words, const Element *source, int64_t
 
 // Pack the block of B into slivers of kMicroN columns, each with K outermost. Columns that do not
 // exist become 0.
-static void pack_b(const struct Call *call, const struct Block *block) {
+static void pack_b(const struct Call *call, const struct Block *block, Factor *panel) {
   const int64_t depth = block->depth;
   const Element *b = call->b + block->batch * call->stride_b;
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int64_t width = smaller(kMicroN, block->cols - j);
-    Factor *sliver = block->panel + j * depth;
+    Factor *sliver = panel + j * depth;
     if (width < kMicroN) {
       memset(sliver, 0, (size_t)(depth * kMicroN) * sizeof *sliver);
     }
@@ -284,8 +290,8 @@ static void sweep_slivers(const struct Call *call, const struct Block *block, in
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int width = (int)smaller(kMicroN, block->cols - j);
     Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j;
-    multiply_tile(rows, width, block->depth, a, lda, block->panel + j * block->depth, block->first,
-                  tile, row_of_sums);
+    const Factor *sliver = block->panel + j * block->depth;
+    multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile, row_of_sums);
     if (block->last) {
       store_tile(call, block, i, j, rows, width, tile, row_of_sums);
     }
@@ -340,9 +346,9 @@ static inline size_t lines(int64_t elements, size_t size) {
 // No more than the sizes of the call need.
 static struct Memory memory_of(const struct Call *call) {
   const int64_t depth = smaller(call->k, kBlockK);
-  const int64_t cols = smaller(pieces(call->n, kMicroN) * kMicroN, kBlockN);
   const int64_t rows = smaller(call->m, kBlockM);
   struct Memory bytes;
+  const int64_t cols = smaller(pieces(call->n, kMicroN) * kMicroN, kBlockN);
   bytes.panel = lines(depth * cols, sizeof(Factor));
   bytes.sums = lines(call->k > kBlockK ? rows * kBlockN : kMicroM * kMicroN, sizeof(Sum));
   bytes.group = lines((depth + 1) * kGroupM, sizeof(Factor));
@@ -357,8 +363,9 @@ static void compute_cell(const struct Call *call, int64_t batch, int64_t m_begin
   const int64_t step_k = even_part(call->k, kBlockK, 16);
   struct Block block;
   block.batch = batch;
-  block.panel = (Factor *)memory;
   block.sums = (Sum *)(memory + bytes.panel);
+  Factor *const panel = (Factor *)memory;
+  block.panel = panel;
   block.group = (Factor *)(memory + bytes.panel + bytes.sums);
   for (block.n = n_begin; block.n < n_end; block.n += step_n) {
     block.cols = smaller(step_n, n_end - block.n);
@@ -370,7 +377,7 @@ static void compute_cell(const struct Call *call, int64_t batch, int64_t m_begin
         block.depth = smaller(step_k, call->k - block.k);
         block.first = block.k == 0;
         block.last = block.k + block.depth >= call->k;
-        pack_b(call, &block);
+        pack_b(call, &block, panel);
         sweep_rows(call, &block);
         block.k += step_k;
       } while (block.k < call->k);
@@ -499,7 +506,7 @@ int tilegen_gemm_i8_nt_of32_batched_e6c9ae5_vnni_2400x256x2048_r6_583fc8(
   call.stride_b = stride_b;
   call.ldb = ldb;
   call.elements = k;
-  call.k = pieces(call.elements, kWord);
+  call.k = words_of(call.elements);
   call.epilogue.scale = scale;
   call.epilogue.c = c;
   call.epilogue.stride_c = stride_c;

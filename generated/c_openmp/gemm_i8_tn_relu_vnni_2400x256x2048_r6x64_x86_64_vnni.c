@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = relu(acc) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    efd2b3f5e8be  (command, templates and emitter)
-// Body      4069f4419e1e  (everything below this comment)
+// Inputs    7fab69c2fd67  (command, templates and emitter)
+// Body      38a2bec599c1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_tn_relu_vnni_2400x256x2048_r6x64_x86_64_vnni.h"
@@ -73,7 +73,6 @@ static_assert(kMicroN % kLanes == 0, "vector registers must tile kMicroN");
 typedef int8_t Element;  // of A and B in memory
 typedef int32_t Factor;  // a word of A or B
 typedef int32_t Sum;  // of products
-typedef Factor Vector __attribute__((vector_size(64), may_alias));
 
 // Arrays and scalars of the epilogue.
 struct Epilogue {
@@ -97,7 +96,7 @@ struct Block {
   int64_t m, n, k;            // where it starts
   int64_t rows, cols, depth;  // what it covers
   int first, last;            // whether its sums start here, and whether they are complete after it
-  Factor *panel;  // [cols / kMicroN][depth][kMicroN], the packed block of B
+  const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
   Factor *group;  // [kGroupM][depth], packed rows of A
   Sum *sums;  // [rows][kBlockN], or one [kMicroM][kMicroN] when they start and end here
 };
@@ -108,6 +107,11 @@ static inline int64_t smaller(int64_t a, int64_t b) {
 
 static inline int64_t pieces(int64_t extent, int64_t piece) {
   return (extent + piece - 1) / piece;
+}
+
+// Words that hold some elements of K.
+static inline int64_t words_of(int64_t elements) {
+  return pieces(elements, kWord);
 }
 
 // Length of the parts, a multiple of `unit`, when `extent` is cut as evenly as `limit` allows.
@@ -125,6 +129,8 @@ static inline int32_t choose_i32(int condition, int32_t a, int32_t b) {
 static inline int32_t relu_i32(int32_t x) {
   return choose_i32(x < 0, 0, x);
 }
+
+typedef Factor Vector __attribute__((vector_size(64), may_alias));
 
 // Add to each sum the products of a word of B, unsigned, and a word of A.
 static inline Vector multiply_add(Vector sum, Vector b, Factor a) {
@@ -214,36 +220,120 @@ static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, i
   }
 }
 
-// A word of up to kWord elements, made unsigned; those past the end of K meet zeros of A.
-static inline Factor word_of(const Element *source, int64_t length) {
-  uint32_t word = 0;
-  if (length >= kWord) {
-    memcpy(&word, source, kWord);
-  } else {
-    memcpy(&word, source, (size_t)length);
+// Four elements: aligned in registers, at any element's address in memory.
+typedef Factor Quad __attribute__((vector_size(16)));
+typedef Factor QuadAt
+    __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t Lanes __attribute__((vector_size(16)));
+
+// Words whose elements are made unsigned by turning their upper bits.
+enum { kSigns = (int32_t)0x80808080 };
+
+// A word of elements.
+static inline Factor load_word(const Element *source) {
+  Factor word;
+  memcpy(&word, source, sizeof word);
+  return word ^ (Factor)kSigns;
+}
+
+static inline Quad load_quad(const Element *source) {
+  Quad words;
+  memcpy(&words, source, sizeof words);
+  return words ^ (Factor)kSigns;
+}
+
+// Alternate the lower halves, and the upper halves, of two quads.
+static inline Quad low(Quad a, Quad b) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+#else
+  const Lanes lanes = {0, 4, 1, 5};
+  return __builtin_shuffle(a, b, lanes);
+#endif
+}
+
+static inline Quad high(Quad a, Quad b) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+#else
+  const Lanes lanes = {2, 6, 3, 7};
+  return __builtin_shuffle(a, b, lanes);
+#endif
+}
+
+// Transpose 4 x 4 elements: two rounds of alternation move element (i, j) to (j, i).
+static inline void transpose_quads(const Element *source, int64_t from, Factor *target,
+                                   int64_t to) {
+  const Quad row0 = load_quad(source), row1 = load_quad(source + from);
+  const Quad row2 = load_quad(source + 2 * from), row3 = load_quad(source + 3 * from);
+  const Quad low02 = low(row0, row2), low13 = low(row1, row3);
+  const Quad high02 = high(row0, row2), high13 = high(row1, row3);
+  *(QuadAt *)target = low(low02, low13);
+  *(QuadAt *)(target + to) = high(low02, low13);
+  *(QuadAt *)(target + 2 * to) = low(high02, high13);
+  *(QuadAt *)(target + 3 * to) = high(high02, high13);
+}
+
+// The same for fewer elements.
+static inline void transpose_edge(int64_t rows, int64_t cols, const Element *source, int64_t from,
+                                  Factor *target, int64_t to) {
+  for (int64_t j = 0; j < cols; ++j) {
+    for (int64_t i = 0; i < rows; ++i) {
+      target[j * to + i] = load_word(source + i * from + j * kWord);
+    }
   }
-  return (Factor)(word ^ 0x80808080u);
+}
+
+// target[j][i] = source[i][j], with `from` elements and `to` words between rows. Squares
+// of 16 use up the lines that are read, four at a time, and keep those that are written in L1.
+static void transpose(int64_t rows, int64_t cols, const Element *source, int64_t from,
+                      Factor *target, int64_t to) {
+  for (int64_t strip = 0; strip < rows; strip += 16) {
+    const int64_t end = smaller(strip + 16, rows);
+    for (int64_t square = 0; square < cols; square += 16) {
+      const int64_t last = smaller(square + 16, cols);
+      for (int64_t i = strip; i < end; i += 4) {
+        for (int64_t j = square; j < last; j += 4) {
+          if (i + 4 <= end && j + 4 <= last) {
+            transpose_quads(source + i * from + j * kWord, from, target + j * to + i, to);
+          } else {
+            const Element *corner = source + i * from + j * kWord;
+            transpose_edge(smaller(4, end - i), smaller(4, last - j), corner, from,
+                           target + j * to + i, to);
+          }
+        }
+      }
+    }
+  }
+}
+
+// A word of fewer than kWord elements: the others are 0.
+static inline Factor last_word(const Element *source, int64_t length) {
+  Element word[kWord] = {0};
+  memcpy(word, source, (size_t)length * sizeof(Element));
+  return load_word(word);
 }
 
 // Pack the block of B into slivers of kMicroN columns, each with K outermost. Columns that do not
-// exist become 0. Strips of 16 words keep the lines that are read in L1 until they are used up.
-static void pack_b(const struct Call *call, const struct Block *block) {
+// exist become 0, and so do words past the end of K.
+static void pack_b(const struct Call *call, const struct Block *block, Factor *panel) {
   const int64_t depth = block->depth;
+  const int64_t elements = call->elements - block->k * kWord;
+  const int64_t whole = smaller(depth, elements / kWord);
   const Element *b = call->b;
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int64_t width = smaller(kMicroN, block->cols - j);
-    Factor *sliver = block->panel + j * depth;
-    if (width < kMicroN) {
+    Factor *sliver = panel + j * depth;
+    if (width < kMicroN || whole < depth) {
       memset(sliver, 0, (size_t)(depth * kMicroN) * sizeof *sliver);
     }
-    for (int64_t strip = 0; strip < depth; strip += 16) {
-      const int64_t end = smaller(strip + 16, depth);
+    const Element *source = b + (block->n + j) * call->ldb + block->k * kWord;
+    transpose(width, whole, source, call->ldb, sliver, kMicroN);
+    const int64_t length = elements - whole * kWord;
+    if (whole < depth && length > 0) {
       for (int64_t col = 0; col < width; ++col) {
-        const Element *source = b + (block->n + j + col) * call->ldb;
-        for (int64_t word = strip; word < end; ++word) {
-          const int64_t k = (block->k + word) * kWord;
-          sliver[word * kMicroN + col] = word_of(source + k, call->elements - k);
-        }
+        const Element *end = source + col * call->ldb + whole * kWord;
+        sliver[whole * kMicroN + col] = last_word(end, length);
       }
     }
   }
@@ -278,8 +368,8 @@ static void sweep_slivers(const struct Call *call, const struct Block *block, in
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int width = (int)smaller(kMicroN, block->cols - j);
     Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j;
-    multiply_tile(rows, width, block->depth, a, lda, block->panel + j * block->depth, block->first,
-                  tile, row_of_sums);
+    const Factor *sliver = block->panel + j * block->depth;
+    multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile, row_of_sums);
     if (block->last) {
       store_tile(call, block, i, j, rows, width, tile, row_of_sums);
     }
@@ -334,9 +424,9 @@ static inline size_t lines(int64_t elements, size_t size) {
 // No more than the sizes of the call need.
 static struct Memory memory_of(const struct Call *call) {
   const int64_t depth = smaller(call->k, kBlockK);
-  const int64_t cols = smaller(pieces(call->n, kMicroN) * kMicroN, kBlockN);
   const int64_t rows = smaller(call->m, kBlockM);
   struct Memory bytes;
+  const int64_t cols = smaller(pieces(call->n, kMicroN) * kMicroN, kBlockN);
   bytes.panel = lines(depth * cols, sizeof(Factor));
   bytes.sums = lines(call->k > kBlockK ? rows * kBlockN : kMicroM * kMicroN, sizeof(Sum));
   bytes.group = lines((depth + 1) * kGroupM, sizeof(Factor));
@@ -350,8 +440,9 @@ static void compute_cell(const struct Call *call, int64_t m_begin,
   const int64_t step_n = even_part(n_end - n_begin, kBlockN, kMicroN);
   const int64_t step_k = even_part(call->k, kBlockK, 16);
   struct Block block;
-  block.panel = (Factor *)memory;
   block.sums = (Sum *)(memory + bytes.panel);
+  Factor *const panel = (Factor *)memory;
+  block.panel = panel;
   block.group = (Factor *)(memory + bytes.panel + bytes.sums);
   for (block.n = n_begin; block.n < n_end; block.n += step_n) {
     block.cols = smaller(step_n, n_end - block.n);
@@ -363,7 +454,7 @@ static void compute_cell(const struct Call *call, int64_t m_begin,
         block.depth = smaller(step_k, call->k - block.k);
         block.first = block.k == 0;
         block.last = block.k + block.depth >= call->k;
-        pack_b(call, &block);
+        pack_b(call, &block, panel);
         sweep_rows(call, &block);
         block.k += step_k;
       } while (block.k < call->k);
@@ -485,7 +576,7 @@ int tilegen_gemm_i8_tn_relu_vnni_2400x256x2048_r6x64_x86_64_vnni(
   call.b = b;
   call.ldb = ldb;
   call.elements = k;
-  call.k = pieces(call.elements, kWord);
+  call.k = words_of(call.elements);
   call.epilogue.c = c;
   call.epilogue.ldc = ldc;
 

@@ -18,7 +18,7 @@ def _empty(tensor: Tensor) -> str:
 def short_strides(plan: Plan) -> str:
     """C condition: rows or matrices of some array would overlap; empty without strides."""
     checks: list[str] = []
-    for tensor in plan.problem.tensors():
+    for tensor in plan.tensors():
         if not tensor.strides:
             continue
         span = tensor.dims[-1]
@@ -50,7 +50,7 @@ def _nested(tensor: Tensor) -> list[str]:
 def null_pointers(plan: Plan, null: str) -> str:
     """C condition: some array has elements and no address."""
     checks = []
-    for tensor in plan.problem.tensors():
+    for tensor in plan.tensors():
         elements = _empty(tensor)
         check = f"{tensor.name} == {null}"
         checks.append(f"({elements} && {check})" if elements else check)
@@ -59,7 +59,7 @@ def null_pointers(plan: Plan, null: str) -> str:
 
 def written_extent(plan: Plan) -> list[str]:
     """Sizes of which any being 0 means that there is nothing to write."""
-    written = [t for t in plan.problem.tensors() if t.is_written]
+    written = [t for t in plan.tensors() if t.is_written]
     common = set(written[0].dims)
     for tensor in written[1:]:
         common &= set(tensor.dims)
@@ -69,10 +69,11 @@ def written_extent(plan: Plan) -> list[str]:
 def requires(plan: Plan) -> list[str]:
     """Sentences of the Requires paragraph."""
     sentences = ["Sizes are not negative; a size of 0 is an empty array."]
-    for tensor in plan.problem.tensors():
+    for tensor in plan.tensors():
         shape = "".join(f"[{d}]" for d in tensor.dims)
         access = {"input": "read", "output": "written", "inout": "read and written"}[tensor.role]
-        text = f"{tensor.name}: {tensor.dtype} {shape}, {access}; {tensor.doc}"
+        what = f"{tensor.dtype}" if tensor.packed else f"{tensor.dtype} {shape}"
+        text = f"{tensor.name}: {what}, {access}; {tensor.doc}"
         sentences.append(text.rstrip(".") + ".")
         for stride, dim in zip(tensor.strides, tensor.dims):
             sentences[-1] += f" {stride}: elements from one {dim} to the next."

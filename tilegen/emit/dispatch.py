@@ -67,6 +67,8 @@ def render_dispatch(kernels: Sequence[Rendered], style: Style = Style()) -> Disp
             raise UsageError(f"{kernel.stem} and {kernels[0].stem} compute different problems")
         if kernel.plan.uses_workspace:
             raise UsageError(f"{kernel.stem} takes a workspace, whose size depends on the kernel")
+        if kernel.plan.packs:
+            raise UsageError(f"{kernel.stem} takes packed weights, whose layout is its own")
     last = kernels[-1]
     stem = "_".join(last.plan.problem.tokens())
     symbol = naming.symbol(stem, style.prefix)

@@ -94,6 +94,12 @@ def context(plan: Plan, style: Style = Style()) -> dict[str, Any]:
         "workspace_parameters": (
             signature.parameter_lines(groups[:1]) if plan.uses_workspace else []
         ),
+        "pack_parameters": (
+            signature.parameter_lines(signature.pack_groups(plan)) if plan.packs else []
+        ),
+        "packed_size_parameters": (
+            signature.parameter_lines(signature.pack_groups(plan)[:1]) if plan.packs else []
+        ),
         "result_type": "cudaError_t" if cuda else "int",
         "header_includes": _header_includes(plan, cuda),
         "negative_sizes": contract.negative_sizes(plan),
@@ -116,7 +122,7 @@ def context(plan: Plan, style: Style = Style()) -> dict[str, Any]:
 
 def _header_includes(plan: Plan, cuda: bool) -> list[str]:
     found = ["<cuda_runtime_api.h>"] if cuda else []
-    return found + (["<stddef.h>"] if plan.uses_workspace else []) + ["<stdint.h>"]
+    return found + (["<stddef.h>"] if plan.uses_workspace or plan.packs else []) + ["<stdint.h>"]
 
 
 def _fill(name: str, names: dict[str, Any]) -> str:
@@ -133,7 +139,7 @@ def _fill(name: str, names: dict[str, Any]) -> str:
 
 def inputs_digest(plan: Plan, command: str, style: Style) -> str:
     """Digest of what the text depends on: the command, the style, the templates, the emitter."""
-    sources = sources_of(environment(), [plan.template, "common/kernel.h.j2", *plan.parts()])
+    sources = sources_of(environment(), [plan.template, plan.header, *plan.parts()])
     facts = {
         "command": command,
         "style": [style.prefix, style.license],
@@ -155,7 +161,7 @@ def render(spec: KernelSpec, style: Style = Style()) -> Rendered:
     command = spec.command()
     inputs = inputs_digest(plan, command, style)
     files = {}
-    for path, template in zip(naming.paths(plan, stem), (plan.template, "common/kernel.h.j2")):
+    for path, template in zip(naming.paths(plan, stem), (plan.template, plan.header)):
         body = _fill(template, names)
         text = add_banner(
             command, plan.problem.title(), plan.description(), inputs, body, style.license

@@ -19,7 +19,7 @@ class Argument:
     Attributes:
         name: its name.
         type: its C type, `const` and `*` included.
-        role: size, pointer, stride, scalar, workspace, workspace_bytes, stream or threads.
+        role: size, pointer, packed, stride, scalar, workspace, workspace_bytes, stream or threads.
         tensor: the array it belongs to, for pointers and strides.
         doc: what it is.
     """
@@ -47,8 +47,9 @@ def grouped(plan: Plan) -> list[list[Argument]]:
     groups = [
         [Argument(s.name, "int64_t", "size", None, s.doc) for s in plan.problem.sizes()],
     ]
-    for tensor in plan.problem.tensors():
-        group = [Argument(tensor.name, _pointer(tensor, backend), "pointer", tensor, tensor.doc)]
+    for tensor in plan.tensors():
+        role = "packed" if tensor.packed else "pointer"
+        group = [Argument(tensor.name, _pointer(tensor, backend), role, tensor, tensor.doc)]
         for stride, dim in zip(tensor.strides, tensor.dims):
             doc = f"elements from one {dim} of {tensor.name} to the next"
             group.append(Argument(stride, "int64_t", "stride", tensor, doc))
@@ -79,8 +80,25 @@ def arguments(plan: Plan) -> list[Argument]:
 
 def supports_groups(plan: Plan) -> list[list[Argument]]:
     """Arguments of `_supports`: sizes, arrays and strides."""
-    kept = {"size", "pointer", "stride"}
+    kept = {"size", "pointer", "packed", "stride"}
     return [g for group in grouped(plan) if (g := [a for a in group if a.role in kept])]
+
+
+def pack_groups(plan: Plan) -> list[list[Argument]]:
+    """Arguments of `_pack`: sizes of the input that is packed, the input, where it goes, threads."""
+    source = next(t for t in plan.problem.tensors() if t.name == plan.packs)
+    packed = next(t for t in plan.tensors() if t.packed)
+    backend = plan.target.backend
+    array = [Argument(source.name, _pointer(source, backend), "pointer", source, source.doc)]
+    for stride, dim in zip(source.strides, source.dims):
+        doc = f"elements from one {dim} of {source.name} to the next"
+        array.append(Argument(stride, "int64_t", "stride", source, doc))
+    return [
+        [a for a in grouped(plan)[0] if a.name in source.dims],
+        array,
+        [Argument(packed.name, f"{packed.dtype.c} *", "packed", packed, packed.doc)],
+        grouped(plan)[-1],
+    ]
 
 
 def parameter_lines(groups: list[list[Argument]], columns: int = 92) -> list[str]:

@@ -25,6 +25,8 @@ _PLANS = {
     "SimtGemm": "tilegen.plans.gemm_simt:SimtGemmPlan",
     "MmaGemm": "tilegen.plans.gemm_mma:MmaGemmPlan",
     "PackedGemm": "tilegen.plans.gemm_packed:PackedGemmPlan",
+    "AmxGemm": "tilegen.plans.gemm_amx:AmxGemmPlan",
+    "PrepackedGemm": "tilegen.plans.gemm_prepacked:PrepackedGemmPlan",
     "VnniGemm": "tilegen.plans.gemm_vnni:VnniGemmPlan",
     "WgmmaGemm": "tilegen.plans.gemm_wgmma:WgmmaGemmPlan",
     "GemvGemm": "tilegen.plans.gemm_gemv:GemvGemmPlan",

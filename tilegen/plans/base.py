@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tilegen.problems.base import Problem
+from tilegen.problems.base import Problem, Tensor
 from tilegen.schedules.base import Schedule
 from tilegen.targets import Target
 
@@ -56,6 +56,9 @@ class Plan:
     # The template this plan fills, relative to the template root.
     template: ClassVar[str]
 
+    # The template of its header, whose contract every kernel has.
+    header: ClassVar[str] = "common/kernel.h.j2"
+
     # Fields that templates do not see, besides problem, schedule and target.
     hidden: ClassVar[frozenset[str]] = frozenset()
 
@@ -65,8 +68,16 @@ class Plan:
     # Whether the launcher takes a workspace; such a template also emits `_workspace`.
     uses_workspace: ClassVar[bool] = False
 
+    # The input that a function of the kernel's own packs ahead of the calls; such a template also emits
+    # `_packed_bytes` and `_pack`.
+    packs: ClassVar[str] = ""
+
     # Standard headers that the template itself needs, besides those of the printed formula.
     includes: ClassVar[tuple[str, ...]] = ()
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Arrays of the launcher in C order: the problem's, one that is packed ahead in its packed form."""
+        return self.problem.tensors()
 
     @property
     def helpers(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tilegen.plans.base import Fact, Plan, Refusal
 from tilegen.problems.gemm import Gemm
@@ -58,8 +58,24 @@ class PackedGemmPlan(Plan):
     sum: str
     exact: int
     in_words: int
+    word: int
+    offset: int
+    bits: str
+    later_rows: tuple[int, ...]
+    shifts: tuple[int, ...]
+    tiles: int
+    dot: str
+    prepacked: int
+    packed_span: str
+    left: str
+    group_row: str
+    sliver_depth: str
+    a_source: str
+    a_step: str
     widen: str
     widen_end: str
+    one_factor: str
+    factor_step: str
     features: str
     target_name: str
     turned: int
@@ -78,6 +94,9 @@ class PackedGemmPlan(Plan):
     sums_bytes: int
 
     template: ClassVar[str] = "c_openmp/gemm_packed.c.j2"
+    hidden: ClassVar[frozenset[str]] = frozenset(
+        "bits later_rows shifts dot packed_span a_source a_step".split()
+    )
     includes: ClassVar[tuple[str, ...]] = ("<assert.h>", "<errno.h>", "<stdlib.h>", "<string.h>")
 
     @classmethod
@@ -126,8 +145,24 @@ class PackedGemmPlan(Plan):
             sum=problem.accumulator.c,
             exact=int(problem.accumulator is I32),
             in_words=0,
+            word=0,
+            offset=0,
+            bits="",
+            later_rows=(),
+            shifts=(),
+            tiles=0,
+            dot="",
+            prepacked=0,
+            packed_span="",
+            left="Factor",
+            group_row="depth",
+            sliver_depth="block->depth",
+            a_source="",
+            a_step="",
             widen=widen[0],
             widen_end=widen[1],
+            one_factor=f"{widen[0]}source[i * from + j]{widen[1]}",
+            factor_step="",
             features=",".join(features_of(target)),
             target_name=target.name,
             turned=int(problem.layout.a == "n" or problem.layout.b == "n"),
@@ -151,7 +186,7 @@ class PackedGemmPlan(Plan):
 
     @property
     def helpers(self) -> tuple[str, ...]:
-        return (self.widen[:-1],) if self.problem.dtype in (F16, BF16) else ()
+        return (self.widen[:-1],) if self.problem.dtype in (F16, BF16) and self.widen else ()
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
@@ -185,6 +220,32 @@ class PackedGemmPlan(Plan):
                 )
             )
         return found
+
+
+def words_of(problem: Gemm) -> dict[str, Any]:
+    """Fields of a plan whose K is walked in 32-bit words, packed by rows or by transposition."""
+    size = problem.dtype.bytes
+    by_columns = problem.layout.b == "n"
+    return {
+        "packed": "int32_t",
+        "in_words": 1,
+        "word": 4 // size,
+        "bits": f"uint{8 * size}_t",
+        "later_rows": tuple(range(1, 4 // size)),
+        "shifts": tuple(range(0, 32, 8 * size)),
+        "exact": int(problem.accumulator is I32),
+        "widen": "",
+        "widen_end": "",
+        "one_factor": "load_word(source + i * from + j * kWord)",
+        "factor_step": " * kWord",
+        "turned": int(by_columns),
+        "lane_type": "int32_t",
+        "quad_bytes": 16,
+        "packed_bytes": 4,
+        "quad_part": f"{PARTS}/quad_word.c.j2",
+        "transpose_part": f"{PARTS}/transpose_vector.c.j2",
+        "b_part": f"{PARTS}/words_of_b_{'columns' if by_columns else 'rows'}.c.j2",
+    }
 
 
 def features_of(target: CpuTarget) -> tuple[str, ...]:

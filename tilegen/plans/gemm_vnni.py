@@ -6,24 +6,23 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilegen.plans.gemm_packed import GROUP_TILES, PARTS, PackedGemmPlan
+from tilegen.plans.gemm_packed import GROUP_TILES, PARTS, PackedGemmPlan, words_of
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_vnni import WORD, VnniGemm
 from tilegen.targets import CpuTarget
+
+# What makes an int8 unsigned, when it is added.
+OFFSET = 128
 
 
 @dataclass(frozen=True)
 class VnniGemmPlan(PackedGemmPlan):
     """Numbers of `templates/c_openmp/gemm_vnni.c.j2`: those of PackedGemm, with K in words of elements."""
 
-    a_source: str
-    a_step: str
-
     template: ClassVar[str] = "c_openmp/gemm_vnni.c.j2"
     includes: ClassVar[tuple[str, ...]] = (*PackedGemmPlan.includes, "<immintrin.h>")
     hidden: ClassVar[frozenset[str]] = frozenset(
-        """quad_bytes packed_bytes lane_type exact widen widen_end turned a_k_contiguous transpose_part
-        quad_part tile_part a_part""".split()
+        "exact widen widen_end a_k_contiguous tile_part a_part dot packed_span".split()
     )
 
     @classmethod
@@ -34,30 +33,24 @@ class VnniGemmPlan(PackedGemmPlan):
         words = schedule.tile[2] // WORD
         contiguous = problem.layout.a == "t"
         group_m = GROUP_TILES * schedule.micro[0]
-        order = "columns" if problem.layout.b == "n" else "rows"
         return cls(
             **base
+            | words_of(problem)
             | {
                 "block_k": words,
-                "packed": "int32_t",
                 "group_m": group_m,
+                "group_row": "(depth + 1)",
                 "k_unit": 16 if words % 16 == 0 else 1,
-                "in_words": 1,
-                "b_part": f"{PARTS}/vnni_pack_b_{order}.c.j2",
+                "offset": OFFSET,
+                "tile_part": f"{PARTS}/gemm_tile_vnni.c.j2",
+                "a_part": f"{PARTS}/words_of_a_vnni.c.j2",
+                "a_source": (
+                    "(block->m + i + row) * call->lda + k"
+                    if contiguous
+                    else "k * call->lda + block->m + i + row"
+                ),
+                "a_step": "" if contiguous else " * call->lda",
                 "panel_bytes": schedule.tile[1] * words * WORD,
                 "group_bytes": group_m * (words + 1) * WORD,
             },
-            a_source=(
-                "(block->m + i + row) * call->lda + k"
-                if contiguous
-                else "k * call->lda + block->m + i + row"
-            ),
-            a_step="" if contiguous else " * call->lda",
         )
-
-    def parts(self) -> tuple[str, ...]:
-        return (self.b_part,)
-
-    @property
-    def helpers(self) -> tuple[str, ...]:
-        return ()

@@ -39,6 +39,7 @@ class Tensor:
         doc: what it holds.
         any_order: whether the outer dimensions may lie in memory in any order, as batch, sequence and
             head do in the layouts of attention.
+        packed: whether its elements lie in an order of the kernel's own instead.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Tensor:
     strides: tuple[str, ...]
     doc: str
     any_order: bool = False
+    packed: bool = False
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Extents of the array for the given sizes."""

@@ -165,6 +165,7 @@ def marshal(
     scalars: Mapping[str, float],
     last: Any,
     workspace: tuple[int, int] = (0, 0),
+    packed: int = 0,
 ) -> tuple[list[Any], dict[str, int]]:
     """The ctypes values of every argument, in C order.
 
@@ -174,6 +175,7 @@ def marshal(
         scalars: every run-time scalar by name.
         last: the stream (address) or the number of threads.
         workspace: address and bytes.
+        packed: address of the input that is packed ahead, where the kernel has one.
 
     Returns:
         The values, and the sizes that the arrays have.
@@ -197,7 +199,10 @@ def marshal(
         raise ArgumentError(f"scalars missing: {missing}; unknown: {unknown}")
     values = []
     for argument in arguments(plan):
-        values.append(_value(argument, views, sizes, scalars, wanted, last, workspace))
+        if argument.role == "packed":
+            values.append(ctypes.c_void_p(packed))
+        else:
+            values.append(_value(argument, views, sizes, scalars, wanted, last, workspace))
     return values, sizes
 
 
@@ -208,9 +213,7 @@ def _value(argument: Argument, views, sizes, scalars, wanted, last, workspace) -
         case "pointer":
             return ctypes.c_void_p(views[argument.name].pointer)
         case "stride":
-            tensor = argument.tensor
-            strides = _strides(tensor, views[tensor.name])
-            return ctypes.c_int64(strides[tensor.strides.index(argument.name)])
+            return stride_value(argument, views[argument.tensor.name])
         case "scalar":
             return _SCALARS[wanted[argument.name].dtype.name](scalars[argument.name])
         case "workspace":
@@ -222,6 +225,12 @@ def _value(argument: Argument, views, sizes, scalars, wanted, last, workspace) -
         case "threads":
             return ctypes.c_int(last)
     raise AssertionError(argument.role)
+
+
+def stride_value(argument: Argument, view: View) -> ctypes.c_int64:
+    """The value of a stride argument for an array that lies there."""
+    strides = _strides(argument.tensor, view)
+    return ctypes.c_int64(strides[argument.tensor.strides.index(argument.name)])
 
 
 def require_supported(plan: Plan, function: Any, values: list[Any]) -> None:
@@ -236,7 +245,7 @@ def require_supported(plan: Plan, function: Any, values: list[Any]) -> None:
         CallRefused: with the code and the reason from the header.
     """
     roles = [a.role for a in arguments(plan)]
-    kept = [v for v, role in zip(values, roles) if role in ("size", "pointer", "stride")]
+    kept = [v for v, role in zip(values, roles) if role in ("size", "pointer", "packed", "stride")]
     function.restype = ctypes.c_int
     code = function(*kept)
     if code:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tilegen.targets import CudaTarget, Target, target
 from tilegen.values import dtype, nearest
 
 FILE = "bundle.json"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,12 @@ class BuiltPlan:
     problem: Signature
     target: Target
     uses_workspace: bool
+    packs: str = ""
+    launcher: tuple[Tensor, ...] = ()
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Arrays of the launcher in C order."""
+        return self.launcher
 
 
 def entry(plan: Any, symbol: str, command: str, files: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +72,9 @@ def entry(plan: Any, symbol: str, command: str, files: Mapping[str, Any]) -> dic
         **files,
         "uses_workspace": plan.uses_workspace,
         "sizes": [asdict(s) for s in problem.sizes()],
+        "packs": plan.packs,
         "tensors": [_plain(t) for t in problem.tensors()],
+        "launcher": [_plain(t) for t in plan.tensors()],
         "scalars": [_plain(s) for s in problem.scalars()],
     }
 
@@ -76,15 +84,20 @@ def _plain(argument: Tensor | Scalar) -> dict[str, Any]:
 
 
 def _plan(table: Mapping[str, Any]) -> BuiltPlan:
-    tensors = []
-    for item in table["tensors"]:
-        dims, strides = tuple(item["dims"]), tuple(item["strides"])
-        typed = {"dtype": dtype(item["dtype"]), "dims": dims, "strides": strides}
-        tensors.append(Tensor(**{**item, **typed}))
     scalars = [Scalar(**{**s, "dtype": dtype(s["dtype"])}) for s in table["scalars"]]
     sizes = [Size(**s) for s in table["sizes"]]
-    signature = Signature(tuple(sizes), tuple(tensors), tuple(scalars))
-    return BuiltPlan(signature, target(table["target"]), table["uses_workspace"])
+    signature = Signature(tuple(sizes), _tensors(table["tensors"]), tuple(scalars))
+    where, launcher = target(table["target"]), _tensors(table["launcher"])
+    return BuiltPlan(signature, where, table["uses_workspace"], table["packs"], launcher)
+
+
+def _tensors(items: Sequence[Mapping[str, Any]]) -> tuple[Tensor, ...]:
+    found = []
+    for item in items:
+        dims, strides = tuple(item["dims"]), tuple(item["strides"])
+        typed = {"dtype": dtype(item["dtype"]), "dims": dims, "strides": strides}
+        found.append(Tensor(**{**item, **typed}))
+    return tuple(found)
 
 
 class BuiltKernel:

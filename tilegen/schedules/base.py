@@ -36,6 +36,8 @@ class Schedule(ABC):
     backend: ClassVar[str]
     # Name on the command line (`--schedule`), of the template and in the tuning tables.
     name: ClassVar[str]
+    # Whether its kernels take arguments of their own, and so are chosen by name alone.
+    by_name_only: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Take every field in the form of its text too, as `tile="128x128x32"`. Raises UsageError."""

@@ -76,7 +76,8 @@ def space(
     preferred = registry.schedule_class(problem, where, name)
     found: dict[Schedule, None] = {preferred.default(problem, where): None}
     for cls in registry.schedule_classes(problem.operator, where.backend):
-        if name in ("", cls.name) and cls.accepts(problem, where) is None:
+        wanted = cls.name == name if name or cls.by_name_only else True
+        if wanted and cls.accepts(problem, where) is None:
             default = cls.default(problem, where)
             if not default.violations(problem, where):
                 found[default] = None

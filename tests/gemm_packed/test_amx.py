@@ -1,0 +1,93 @@
+"""AmxGemm: packing and loops against float64 with emulated tile instructions, and on tiles where there are any."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.gemm_packed.kernels import check, emitted
+from tilegen.errors import CallRefused, IllegalSchedule
+from tilegen.runtime import cpu
+from tilegen.targets import TARGETS
+from tilegen.toolchain import build
+from tilegen.toolchain.host import missing_features
+
+EMULATION = Path(__file__).with_name("amx_emulation.h")
+HAS_TILES = not missing_features(TARGETS["amx"])
+
+
+def amx(schedule: str = "amx", **options: str):
+    deep = "64" if options.get("dtype") == "i8" else "32"
+    given = {"dtype": "bf16", "tile": f"32x64x{deep}", "schedule": schedule, **options}
+    return emitted("amx", **given)
+
+
+def emulated(kernel) -> cpu.CpuKernel:
+    """The kernel with functions in place of the instructions, allowed to run everywhere."""
+    text = kernel.files[kernel.source]
+    for name in ("has_instructions", "may_use_tiles"):
+        pattern = rf"(static int {name}\(void\) {{\n)(.*?)(\n}}\n)"
+        text, count = re.subn(pattern, r"\1  return 1;\3", text, flags=re.S)
+        assert count == 1
+    text = text.replace("#include <immintrin.h>\n", EMULATION.read_text())
+    files = {**kernel.files, kernel.source: text}
+    changed = dataclasses.replace(kernel, files=files)
+    library = build.library(changed, ("-O2", "-w", "-mavx512bw"))
+    return cpu.load(kernel.plan, library, kernel.symbol)
+
+
+@pytest.fixture(autouse=True)
+def needs_avx512():
+    missing = missing_features(TARGETS["x86-64-v4"])
+    if missing:
+        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+
+
+@pytest.mark.parametrize(
+    "schedule, dtype, layout",
+    [
+        ("amx", "bf16", "tn"),
+        ("amx", "i8", "nt"),
+        ("prepacked", "bf16", "nt"),
+    ],
+)
+def test_dtype_and_layout(schedule, dtype, layout):
+    check(emulated(amx(schedule, dtype=dtype, layout=layout)))
+
+
+def test_batches_and_an_epilogue():
+    check(emulated(amx(batched="true", epilogue="bias_gelu", out_dtype="f32")))
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "i8"])
+def test_on_this_machine_it_is_right_or_refused(dtype):
+    kernel = amx(dtype=dtype)
+    loaded = cpu.load(kernel.plan, build.library(kernel), kernel.symbol)
+    if HAS_TILES:
+        check(loaded)
+        return
+    arrays = {n: np.zeros((1, 1), kernel.plan.problem.dtype.numpy) for n in "ab"}
+    arrays["c"] = np.zeros((1, 1), kernel.plan.problem.out_dtype.numpy)
+    with pytest.raises(CallRefused, match="lacks one of amx-tile"):
+        loaded.run(arrays, {})
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"dtype": "f16"}, ["f16", "bf16"]),
+        ({"tile": "32x64x40"}, ["40", "32"]),
+        ({"tile": "48x64x32"}, ["48", "32"]),
+        ({"micro": "16x32"}, ["16x32", "32x32"]),
+        ({"tile": "8192x8192x64"}, ["67108864"]),
+    ],
+)
+def test_an_illegal_schedule_is_refused_with_its_numbers(options, words):
+    with pytest.raises(IllegalSchedule) as refused:
+        amx(**options)
+    text = f"{refused.value.message}\n{refused.value.hint}"
+    assert all(word in text for word in words)
