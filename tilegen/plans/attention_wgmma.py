@@ -27,11 +27,13 @@ class WgmmaAttentionPlan(Plan):
     block_m: int
     block_n: int
     stages: int
+    query_stages: int
     consumers: int
     threads: int
     head_group: int
     head_slices: int
     value_slices: int
+    output_slices: int
     start_registers: int
     producer_registers: int
     consumer_registers: int
@@ -44,6 +46,7 @@ class WgmmaAttentionPlan(Plan):
     pack_function: str
     mma_types: str
     map_type: str
+    queries_part: str
 
     template: ClassVar[str] = "cuda/attention_wgmma.cu.j2"
     uses_workspace: ClassVar[bool] = True
@@ -58,6 +61,7 @@ class WgmmaAttentionPlan(Plan):
         shared = schedule.shared_bytes(problem)
         producer, consumer = REGISTERS[schedule.consumers]
         kind = problem.dtype.name
+        place = "shared" if schedule.query_stages else "registers"
         return cls(
             problem=problem,
             schedule=schedule,
@@ -67,11 +71,13 @@ class WgmmaAttentionPlan(Plan):
             block_m=m,
             block_n=n,
             stages=schedule.stages,
+            query_stages=max(1, schedule.query_stages),
             consumers=schedule.consumers,
             threads=128 * (schedule.consumers + 1),
             head_group=schedule.head_group,
             head_slices=ceil_div(problem.head_dim, SPAN),
             value_slices=ceil_div(problem.value_dim, SPAN),
+            output_slices=shared["o"] // (m * SPAN * 2),
             start_registers=min(255, 65536 // (128 * (schedule.consumers + 1)) // 8 * 8),
             producer_registers=producer,
             consumer_registers=consumer,
@@ -81,8 +87,12 @@ class WgmmaAttentionPlan(Plan):
             o_bytes=shared["o"],
             mma_types=f"f32.{kind}.{kind}",
             map_type="FLOAT16" if kind == "f16" else "BFLOAT16",
+            queries_part=f"cuda/parts/attention_wgmma_queries_{place}.cuh.j2",
             **element_names(problem),
         )
+
+    def parts(self) -> tuple[str, ...]:
+        return (self.queries_part,)
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:

@@ -19,6 +19,8 @@ SPAN = 64
 # Registers a thread that setmaxnreg gives, by number of consumers: producer, consumer. A thread starts with
 # 255, 168 or 128 of them, which the producer may not be above nor a consumer below.
 REGISTERS = {1: (56, 256), 2: (24, 240), 3: (32, 160)}
+# Shared memory of a block in bytes on sm_90.
+SHARED = 232448
 # Registers of addresses, row statistics and the loop, beside the operands (measured with ptxas 13.0).
 OVERHEAD = 44
 
@@ -45,6 +47,12 @@ class WgmmaAttention(Schedule):
     stages: int = option(
         2, "Blocks of keys, and of values, in flight in shared memory.", kind=int, unit="blocks"
     )
+    query_stages: int = option(
+        0,
+        "Tiles of queries in shared memory that products read there; 0: queries are taken into registers.",
+        kind=int,
+        unit="tiles",
+    )
     head_group: int = option(
         16,
         "Heads whose tiles run together; fewer keep keys and values in L2.",
@@ -66,7 +74,7 @@ class WgmmaAttention(Schedule):
             extent = getattr(problem, name)
             if extent % 16 or extent > 256:
                 return Violation(name, f"{name} {extent} is no multiple of 16 up to 256")
-        least = cls(Tile((128, 16)))
+        least = cls(Tile((128, 16)), query_stages=1)
         if least.registers(problem) > REGISTERS[2][1]:
             return Violation(
                 "head_dim",
@@ -77,11 +85,13 @@ class WgmmaAttention(Schedule):
 
     @classmethod
     def default(cls, problem: Attention, target: CudaTarget) -> WgmmaAttention:
-        for keys in range(128, 16, -16):
-            found = cls(Tile((128, keys)))
-            if not found.violations(problem, target):
-                return found
-        return cls(Tile((128, 16)))
+        for query_stages in (0, 1):
+            least = 96 if query_stages == 0 else 16
+            for keys in range(128, least - 16, -16):
+                found = cls(Tile((128, keys)), query_stages=query_stages)
+                if not found.violations(problem, target):
+                    return found
+        return cls(Tile((128, 16)), query_stages=1)
 
     @property
     def consumers(self) -> int:
@@ -91,22 +101,31 @@ class WgmmaAttention(Schedule):
     def registers(self, problem: Attention) -> int:
         """Registers of a consumer thread: scores, weights, output, queries, and the rest."""
         keys = self.tile[1]
-        operands = keys // 2 + keys // 4 + problem.value_dim // 2 + problem.head_dim // 4
+        operands = keys // 2 + keys // 4 + problem.value_dim // 2
+        if not self.query_stages:
+            operands += problem.head_dim // 4
         return operands + OVERHEAD + formula_registers(problem)
 
     def shared_bytes(self, problem: Attention) -> dict[str, int]:
-        """Shared memory of a block in bytes, by what it holds; heads fill whole rows of 128 bytes."""
+        """Shared memory of a block in bytes, by what it holds; heads fill whole rows of 128 bytes.
+
+        Outputs that do not fit beside the rest pass through room for one slice of 64 columns.
+        """
         m, n = self.tile
         row, value_row = (
             -(-extent // SPAN) * SPAN * 2 for extent in (problem.head_dim, problem.value_dim)
         )
-        return {
-            "q": m * row,
+        queries = max(1, self.query_stages)
+        needed = {
+            "q": queries * m * row,
             "k": self.stages * n * row,
             "v": self.stages * n * value_row,
             "o": m * value_row,
-            "barriers": 16 + self.stages * 32 + 32,
+            "barriers": queries * 48 + self.stages * 32,
         }
+        if sum(needed.values()) > SHARED:
+            needed["o"] = m * SPAN * 2
+        return needed
 
     def violations(self, problem: Attention, target: CudaTarget) -> list[Violation]:
         broken = tile_rank("tile", self.tile, 2)
@@ -128,6 +147,13 @@ class WgmmaAttention(Schedule):
             broken.append(
                 Violation(
                     "stages", f"{self.stages} stage: the next block's keys need one of their own"
+                )
+            )
+        if not 0 <= self.query_stages <= 2:
+            broken.append(
+                Violation(
+                    "query_stages",
+                    f"{self.query_stages} tiles of queries: 0 for registers, or 1 or 2 in shared memory",
                 )
             )
         if self.head_group < 1:
@@ -156,6 +182,8 @@ class WgmmaAttention(Schedule):
 
     def tokens(self) -> list[str]:
         words = [str(self.tile), f"s{self.stages}"]
+        if self.query_stages:
+            words.append(f"q{self.query_stages}")
         if self.head_group != 16:
             words.append(f"g{self.head_group}")
         return words
@@ -167,6 +195,6 @@ class WgmmaAttention(Schedule):
     def candidates(cls, problem: Attention, target: CudaTarget) -> Iterator[WgmmaAttention]:
         for m in (128, 192, 64):
             for n in (128, 64, 96, 80, 112, 144, 160, 176, 192, 32, 48):
-                for stages in (2, 3):
+                for stages, query_stages in ((2, 0), (3, 0), (2, 1), (2, 2)):
                     for group in (16, 8, 32):
-                        yield cls(Tile((m, n)), stages, group)
+                        yield cls(Tile((m, n)), stages, query_stages, group)
