@@ -27,6 +27,7 @@ _NAMED_FORMULAS = "tilegen.problems.named:NAMED"
 _SCHEDULES = [
     "tilegen.schedules.attention_wgmma:WgmmaAttention",
     "tilegen.schedules.attention_mma:MmaAttention",
+    "tilegen.schedules.attention_decode:DecodeAttention",
     "tilegen.schedules.gemm_wgmma:WgmmaGemm",
     "tilegen.schedules.attention_blocked:BlockedAttention",
     "tilegen.schedules.gemm_simt:SimtGemm",

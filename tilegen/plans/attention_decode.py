@@ -1,0 +1,119 @@
+"""The plan of DecodeAttention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilegen.plans.attention import (
+    alignment_refusals,
+    distance_refusals,
+    element_names,
+    head_refusals,
+)
+from tilegen.plans.base import Fact, Plan, Refusal
+from tilegen.problems.attention import Attention
+from tilegen.schedules.attention_decode import MOST_SPLITS, ROWS, DecodeAttention
+from tilegen.schedules.attention_mma import PAD
+from tilegen.targets import CudaTarget
+
+
+@dataclass(frozen=True)
+class DecodeAttentionPlan(Plan):
+    """Numbers of `templates/cuda/attention_decode.cu.j2`; sizes in elements unless the name says bytes."""
+
+    head_dim: int
+    value_dim: int
+    rows: int
+    block_n: int
+    stages: int
+    warps: int
+    threads: int
+    blocks: int
+    most_splits: int
+    pitch: int
+    value_pitch: int
+    blocks_per_processor: int
+    q_bytes: int
+    block_bytes: int
+    element: str
+    element_pair: str
+    pack_function: str
+    mma_types: str
+
+    template: ClassVar[str] = "cuda/attention_decode.cu.j2"
+    uses_workspace: ClassVar[bool] = True
+    unit: ClassVar[int] = 8  # elements in the 16 bytes that cp.async moves
+
+    @classmethod
+    def make(
+        cls, problem: Attention, schedule: DecodeAttention, target: CudaTarget
+    ) -> DecodeAttentionPlan:
+        """Derive every number. The schedule must be legal for the problem on the target."""
+        shared = schedule.shared_bytes(problem)
+        resident = target.shared_sm // (sum(shared.values()) + target.shared_reserved)
+        # Registers: so many blocks that a thread keeps what it needs.
+        fits = target.registers_sm // (32 * schedule.warps * schedule.registers(problem))
+        kind = problem.dtype.name
+        return cls(
+            problem=problem,
+            schedule=schedule,
+            target=target,
+            head_dim=problem.head_dim,
+            value_dim=problem.value_dim,
+            rows=ROWS,
+            block_n=schedule.block,
+            stages=schedule.stages,
+            warps=schedule.warps,
+            threads=32 * schedule.warps,
+            blocks=schedule.blocks,
+            most_splits=MOST_SPLITS,
+            pitch=problem.head_dim + PAD,
+            value_pitch=problem.value_dim + PAD,
+            blocks_per_processor=max(1, min(resident, fits, 4)),
+            q_bytes=shared["q"],
+            block_bytes=shared["blocks"],
+            mma_types=f"f32.{kind}.{kind}.f32",
+            **element_names(problem),
+        )
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.q_bytes + self.block_bytes
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        return (
+            head_refusals(self.problem)
+            + alignment_refusals("cp.async moves")
+            + distance_refusals(self.problem)
+        )
+
+    def facts(self) -> list[Fact]:
+        target, schedule = self.target, self.schedule
+        in_flight = schedule.warps * (schedule.stages - 1) * schedule.block
+        row = (self.problem.head_dim + self.problem.value_dim) * self.problem.dtype.bytes
+        return [
+            Fact("rows", str(ROWS), "queries of all heads that share keys, packed into one mma"),
+            Fact(
+                "threads",
+                str(self.threads),
+                f"{self.warps} warps; {target} allows 1024 in a block",
+            ),
+            Fact(
+                "shared memory",
+                f"{self.shared_bytes} bytes",
+                f"{target} allows {target.shared_block} in a block",
+            ),
+            Fact("registers", f"about {schedule.registers(self.problem)}", "a thread"),
+            Fact(
+                "in flight",
+                f"{in_flight * row} bytes",
+                f"{in_flight} keys with their values a block of threads, while others are in work",
+            ),
+            Fact(
+                "splits",
+                f"up to {MOST_SPLITS}",
+                f"of a head's keys, towards {schedule.blocks} thread blocks in all",
+            ),
+        ]

@@ -1,0 +1,136 @@
+"""DecodeAttention: few queries against long keys; the keys are split over the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilegen.fields import option
+from tilegen.problems.attention import Attention
+from tilegen.schedules.attention_mma import PAD
+from tilegen.schedules.base import Schedule, Violation
+from tilegen.targets import CudaTarget
+from tilegen.values import BF16, F16
+
+# Rows of a tile: a warp's share of one mma. Queries of all heads that share keys fill them.
+ROWS = 16
+# Most splits of a head's keys: what merges them waits for so many reads.
+MOST_SPLITS = 64
+# Registers of addresses, fragments and row statistics, beside scores and output (ptxas 13.0).
+OVERHEAD = 72
+
+
+@dataclass(frozen=True)
+class DecodeAttention(Schedule):
+    """Every warp streams its own keys and values past 16 packed rows of queries; a second kernel merges."""
+
+    block: int = option(
+        16,
+        "Keys of a block, which a warp takes at a time; more cost shared memory and save steps.",
+        kind=int,
+        unit="keys",
+    )
+    stages: int = option(
+        3,
+        "Blocks of keys with their values in flight for each warp; more hide more latency.",
+        kind=int,
+        unit="blocks",
+    )
+    warps: int = option(4, "Warps of a thread block; each has blocks of its own.", kind=int)
+    blocks: int = option(
+        264,
+        "Thread blocks that a call is split into while its keys allow; two for each of 132 processors.",
+        kind=int,
+        unit="thread blocks",
+    )
+
+    operator: ClassVar[str] = "attention"
+    backend: ClassVar[str] = "cuda"
+    name: ClassVar[str] = "decode"
+
+    @classmethod
+    def accepts(cls, problem: Attention, target: CudaTarget) -> Violation | None:
+        if "cp_async" not in target.features:
+            return Violation("target", f"cp.async needs sm_80 or newer, not {target}")
+        if problem.dtype not in (F16, BF16):
+            return Violation(
+                "dtype", f"the decode schedule takes f16 and bf16, not {problem.dtype}"
+            )
+        for name in ("head_dim", "value_dim"):
+            extent = getattr(problem, name)
+            if extent % 16 or extent > 256:
+                return Violation(name, f"{name} {extent} is no multiple of 16 up to 256")
+        return None
+
+    @classmethod
+    def default(cls, problem: Attention, target: CudaTarget) -> DecodeAttention:
+        # As many bytes a step for narrow heads as for wide ones.
+        first = cls(32) if problem.head_dim + problem.value_dim <= 128 else cls()
+        for found in (first, *cls.candidates(problem, target)):
+            if not found.violations(problem, target):
+                return found
+        return first
+
+    def registers(self, problem: Attention) -> int:
+        """Registers of a thread: scores, output, and the rest."""
+        return self.block // 2 + problem.value_dim // 2 + OVERHEAD
+
+    def shared_bytes(self, problem: Attention) -> dict[str, int]:
+        """Shared memory of a block in bytes, by what it holds; rows are padded by 16 bytes.
+
+        The warps' results, which are merged at the end, lie where keys and values were.
+        """
+        row = (problem.head_dim + PAD) * 2
+        ring = self.warps * self.stages * self.block * (row + (problem.value_dim + PAD) * 2)
+        parts = self.warps * ROWS * (problem.value_dim + 2) * 4
+        return {"q": ROWS * row, "blocks": max(ring, parts)}
+
+    def violations(self, problem: Attention, target: CudaTarget) -> list[Violation]:
+        broken = []
+        if self.block % 16 or not 16 <= self.block <= 64:
+            broken.append(Violation("block", f"{self.block} keys in a block: 16, 32, 48 or 64"))
+        if not 2 <= self.stages <= 8:
+            broken.append(Violation("stages", f"{self.stages} stages: 2 to 8 blocks in flight"))
+        if self.warps not in (1, 2, 4, 8):
+            broken.append(Violation("warps", f"{self.warps} warps: 1, 2, 4 or 8"))
+        if not 1 <= self.blocks <= 1 << 16:
+            broken.append(Violation("blocks", f"{self.blocks} thread blocks: 1 to 65536"))
+        if broken:
+            return broken
+        needed = self.registers(problem)
+        allowed = min(target.registers_thread, target.registers_sm // (32 * self.warps))
+        if needed > allowed:
+            broken.append(
+                Violation(
+                    "block",
+                    f"blocks of {self.block} keys with value_dim {problem.value_dim} need about {needed} "
+                    f"registers a thread; {target} gives {allowed}",
+                )
+            )
+        shared = sum(self.shared_bytes(problem).values())
+        if shared > target.shared_block:
+            broken.append(
+                Violation(
+                    "stages",
+                    f"{self.warps} warps with {self.stages} blocks of {self.block} keys and head dims "
+                    f"{problem.head_dim} and {problem.value_dim} need {shared} bytes of shared memory; "
+                    f"{target} allows {target.shared_block} in a block",
+                )
+            )
+        return broken
+
+    def tokens(self) -> list[str]:
+        words = ["decode", f"n{self.block}", f"s{self.stages}", f"w{self.warps}"]
+        return words + ([f"b{self.blocks}"] if self.blocks != 264 else [])
+
+    def tile_extents(self) -> tuple[int, ...]:
+        return (ROWS, self.block * self.warps)
+
+    @classmethod
+    def candidates(cls, problem: Attention, target: CudaTarget) -> Iterator[DecodeAttention]:
+        for warps in (4, 8, 2):
+            for block in (16, 32):
+                for stages in (3, 4, 2, 6):
+                    for blocks in (264, 132, 528):
+                        yield cls(block, stages, warps, blocks)
