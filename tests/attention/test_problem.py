@@ -103,6 +103,7 @@ def test_reference_of_a_score_formula():
         ({"score": "s * position"}, FormulaError, ["'position'", "position_of_mine"]),
         ({"score": "call = s * 2; call + 1"}, FormulaError, ["'call'"]),
         ({"mask": "j < q_stride_seq"}, FormulaError, ["'q_stride_seq'"]),
+        ({"mask": "mask[j] > 0"}, FormulaError, ["'mask'", "mask_of_mine"]),
         ({"operands": "window:i32"}, UsageError, ["no operand 'window'"]),
     ],
 )

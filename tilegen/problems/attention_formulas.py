@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tilegen import formula as fl
+from tilegen.errors import FormulaError
 from tilegen.problems.base import Scalar, Tensor
 from tilegen.values import BOOL, DTYPES, F32, I32, DType
 
@@ -70,6 +71,11 @@ def _bind(
     role: str, text: str, given: Mapping[str, str], shifted: bool, out: DType, scalar: DType
 ) -> AttentionFormula:
     parsed = fl.parse(text)
+    if role in (*parsed.operands, *parsed.scalars):
+        raise FormulaError(
+            f"'{role}' is what this formula gives, and names no operand of it",
+            f"Choose another name, such as {role}_of_mine.",
+        )
     typed = _bound(role, parsed, given, out, scalar)
     placed = _bound(role, _positions(parsed), given, out, scalar) if shifted else typed
     return AttentionFormula(role, parsed, typed, placed)
