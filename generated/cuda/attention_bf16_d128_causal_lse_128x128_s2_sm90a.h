@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    f69bfe3500cf  (command, templates and emitter)
+// Inputs    d1cf240b3338  (command, templates and emitter)
 // Body      9d28a00e2af9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i and i - j < window) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    ab36dafbcfc2  (command, templates and emitter)
-// Body      a103c07fbb9f  (everything below this comment)
+// Inputs    9b0d22c0a50d  (command, templates and emitter)
+// Body      12ea1e8f1ef6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_fd7bbaf_128x128_s2_sm90a.h"
@@ -49,7 +49,8 @@ constexpr int kValueDim = 128;   // elements of a value and of an output
 constexpr int kBlockM = 128;     // queries of a tile
 constexpr int kBlockN = 128;     // keys of a block
 constexpr int kStages = 2;       // blocks of keys, and of values, in flight
-constexpr int kHeadGroup = 16;   // heads whose tiles run together
+constexpr int kQueryStages = 1;  // tiles of queries in shared memory
+constexpr int kHeadGroup = 16;    // heads whose tiles run together
 
 // Derived.
 constexpr int kConsumerM = 64;                                 // queries of a consumer
@@ -59,6 +60,7 @@ constexpr int kWarpM = 16;                                     // queries of a w
 constexpr int kSpan = 64;                                      // elements in 128 bytes
 constexpr int kHeadSlices = (kHeadDim + kSpan - 1) / kSpan;    // 2 rows of a query
 constexpr int kValueSlices = (kValueDim + kSpan - 1) / kSpan;  // 2
+constexpr int kOutputSlices = 2;  // of a warp's result that shared memory has room for
 constexpr int kMmaK = 16;                                      // depth of one wgmma
 static_assert(kHeadDim % kMmaK == 0 && kBlockN % kMmaK == 0, "products are cut by 16");
 
@@ -92,25 +94,26 @@ struct Tile {
 };
 
 struct alignas(1024) SharedStorage {
-  Element q[kHeadSlices][kBlockM][kSpan];
+  Element q[kQueryStages][kHeadSlices][kBlockM][kSpan];
   Element k[kStages][kHeadSlices][kBlockN][kSpan];
   Element v[kStages][kValueSlices][kBlockN][kSpan];
-  Element o[kBlockM / kWarpM][kValueSlices][kWarpM][kSpan];  // a part for each warp
-  uint64_t q_full;   // completes when a tile's queries and its Tile are there
-  uint64_t q_empty;  // completes when every consumer warp has taken them
+  Element o[kBlockM / kWarpM][kOutputSlices][kWarpM][kSpan];  // a part for each warp
+  uint64_t q_full[kQueryStages];   // completes when a tile's queries and its Tile are there
+  uint64_t q_empty[kQueryStages];  // completes when every consumer warp is done with them
   uint64_t k_full[kStages], k_empty[kStages];  // the same for a block of keys
   uint64_t v_full[kStages], v_empty[kStages];  // and of values
-  Tile tile;
+  Tile tiles[kQueryStages];
 };
 static_assert(sizeof(SharedStorage) <= 232448, "sm_90 allows a block 232448 bytes");
 
 // A position in a ring of stages. The parity of the phase to wait for flips at each wrap.
+template <int kLength>
 struct Ring {
   int stage;
   uint32_t parity;
 
   __device__ __forceinline__ void advance() {
-    if (++stage == kStages) {
+    if (++stage == kLength) {
       stage = 0;
       parity ^= 1;
     }
@@ -370,31 +373,41 @@ __device__ __forceinline__ Tile describe_tile(const Call &call, uint32_t number,
   return tile;
 }
 
+// Draw the number of a tile. Each block of threads draws one past the end; the last draw sets the
+// counter to 0.
+__device__ __forceinline__ uint32_t draw_tile(uint32_t *tile_counter, uint32_t tiles) {
+  return atomicInc(tile_counter, tiles + gridDim.x - 1);
+}
+
 // Draw tiles and keep the rings full. Runs in one thread.
 __device__ void produce(SharedStorage &shared, const Call &call, const CUtensorMap *q_map,
                         const CUtensorMap *k_map, const CUtensorMap *v_map,
                         uint32_t *tile_counter) {
   const uint32_t row_tiles = static_cast<uint32_t>((call.seq_q + kBlockM - 1) / kBlockM);
   const uint32_t tiles = row_tiles * static_cast<uint32_t>(call.batch_heads);
-  Ring ring = {0, 1};  // both halves of a new barrier's first round count as released
-  for (uint32_t q_parity = 1;; q_parity ^= 1) {
-    // Each block of threads draws one number past the end; the last draw sets the counter to 0.
-    const uint32_t number = atomicInc(tile_counter, tiles + gridDim.x - 1);
-    // The consumers have taken the previous queries and the previous Tile.
-    mbarrier_wait(&shared.q_empty, q_parity);
+  // Both halves of a new barrier's first round count as released.
+  Ring<kQueryStages> queries = {0, 1};
+  Ring<kStages> ring = {0, 1};
+  for (uint32_t number = draw_tile(tile_counter, tiles);;) {
+    uint64_t *const q_full = &shared.q_full[queries.stage];
+    // The consumers are done with the stage's previous queries and Tile.
+    mbarrier_wait(&shared.q_empty[queries.stage], queries.parity);
     if (number >= tiles) {
-      shared.tile = Tile{};
-      mbarrier_arrive(&shared.q_full);
+      shared.tiles[queries.stage] = Tile{};
+      mbarrier_arrive(q_full);
       return;
     }
     const Tile tile = describe_tile(call, number, row_tiles);
-    shared.tile = tile;
+    shared.tiles[queries.stage] = tile;
     // The arrival publishes the Tile; the phase completes when the queries have landed too.
-    mbarrier_arrive_expect_tx(&shared.q_full, sizeof(shared.q));
+    mbarrier_arrive_expect_tx(q_full, sizeof(shared.q[0]));
     for (int slice = 0; slice < kHeadSlices; ++slice) {
-      tma_load(shared.q[slice], q_map, &shared.q_full, slice * kSpan, tile.first_row, tile.head,
-               tile.batch);
+      tma_load(shared.q[queries.stage][slice], q_map, q_full, slice * kSpan, tile.first_row,
+               tile.head, tile.batch);
     }
+    queries.advance();
+    // The next number is on its way while this tile's keys and values are.
+    number = draw_tile(tile_counter, tiles);
     const int kv_head = tile.head / call.heads_per_kv;
     for (int block = tile.end_block - 1; block >= tile.first_block; --block) {
       // The scores of the stage's previous round are computed.
@@ -461,6 +474,8 @@ __device__ __forceinline__ void mask_scores(Rows &rows, const Call &call, const 
 // when it lags by more than kSlack binary orders: weights stay below 2^kSlack, quotients are the
 // same, and most blocks need no correction.
 __device__ __forceinline__ void softmax(Rows &rows, float factor, float (&correction)[2]) {
+  float origin[2];  // the maximum; 0 for a row that has seen no key, since -inf - -inf is no number
+  float base[2];    // what a scaled score is reduced by
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float top = rows.maximum[half];
@@ -474,23 +489,25 @@ __device__ __forceinline__ void softmax(Rows &rows, float factor, float (&correc
     const bool raise = (top - rows.maximum[half]) * factor > kSlack;
     correction[half] = raise ? exp2_approx((rows.maximum[half] - top) * factor) : 1.0f;
     rows.maximum[half] = raise ? top : rows.maximum[half];
-
-    // A row that has seen no key keeps -inf; 0 stands in for it, since -inf - -inf is no number.
-    float base = rows.maximum[half] == -INFINITY ? 0.0f : rows.maximum[half] * factor;
-    if (fabsf(base) > kLarge) {
-      // The product's rounding would be seen in every weight: subtract before multiplying.
+    origin[half] = rows.maximum[half] == -INFINITY ? 0.0f : rows.maximum[half];
+    base[half] = origin[half] * factor;
+  }
+  if (fmaxf(fabsf(base[0]), fabsf(base[1])) > kLarge) {
+    // The product's rounding would be seen in every weight: subtract before multiplying.
 #pragma unroll
-      for (int e = half * 2; e < kBlockN / 2; e += 4) {
-        rows.s[e] -= rows.maximum[half];
-        rows.s[e + 1] -= rows.maximum[half];
-      }
-      base = 0.0f;
+    for (int e = 0; e < kBlockN / 2; ++e) {
+      rows.s[e] -= origin[e / 2 % 2];
     }
+    base[0] = 0.0f;
+    base[1] = 0.0f;
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
     float sum = 0.0f;
 #pragma unroll
     for (int e = half * 2; e < kBlockN / 2; e += 4) {
-      rows.s[e] = exp2_approx(fmaf(rows.s[e], factor, -base));
-      rows.s[e + 1] = exp2_approx(fmaf(rows.s[e + 1], factor, -base));
+      rows.s[e] = exp2_approx(fmaf(rows.s[e], factor, -base[half]));
+      rows.s[e + 1] = exp2_approx(fmaf(rows.s[e + 1], factor, -base[half]));
       sum += rows.s[e] + rows.s[e + 1];
     }
     rows.sum[half] = rows.sum[half] * correction[half] + sum;
@@ -526,11 +543,11 @@ __device__ __forceinline__ void pass_turn(int consumer) {
 
 // Wait for the next tile and take this warp's queries into registers. False when there is none.
 __device__ __forceinline__ bool take_tile(SharedStorage &shared, Rows &rows, Tile &tile,
-                                          uint32_t &q_parity, int warp, int lane) {
+                                          Ring<kQueryStages> &queries, int warp) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   // The Tile is written and the queries have landed.
-  mbarrier_wait(&shared.q_full, q_parity);
-  q_parity ^= 1;
-  tile = shared.tile;
+  mbarrier_wait(&shared.q_full[queries.stage], queries.parity);
+  tile = shared.tiles[queries.stage];
   if (tile.valid == 0) {
     return false;
   }
@@ -538,13 +555,14 @@ __device__ __forceinline__ bool take_tile(SharedStorage &shared, Rows &rows, Til
 #pragma unroll
   for (int step = 0; step < kHeadDim / kMmaK; ++step) {
     const int chunk = (step % 4 * 2 + lane / 16) ^ row % 8;  // of 8 elements, as TMA swizzled them
-    ldmatrix_x4(rows.q[step], &shared.q[step / 4][row][chunk * 8]);
+    ldmatrix_x4(rows.q[step], &shared.q[queries.stage][step / 4][row][chunk * 8]);
   }
-  // Every lane has read; the producer may load the next queries.
+  // Every lane has read; the producer may load other queries.
   __syncwarp();
   if (lane == 0) {
-    mbarrier_arrive(&shared.q_empty);
+    mbarrier_arrive(&shared.q_empty[queries.stage]);
   }
+  queries.advance();
   return true;
 }
 
@@ -574,9 +592,9 @@ __device__ __forceinline__ void issue_output(SharedStorage &shared, Rows &rows, 
 // compute its softmax.
 template <bool kMasked>
 __device__ __forceinline__ void next_block(SharedStorage &shared, const Call &call, Rows &rows,
-                                           Ring &ring, const Tile &tile, int consumer, int thread,
-                                           int row, int block) {
-  const Ring before = ring;
+                                           Ring<kStages> &ring, const Tile &tile, int consumer,
+                                           int thread, int row, int block) {
+  const Ring<kStages> before = ring;
   ring.advance();
   // The keys of this block have landed.
   mbarrier_wait(&shared.k_full[ring.stage], ring.parity);
@@ -613,47 +631,49 @@ __device__ __forceinline__ void next_block(SharedStorage &shared, const Call &ca
 __device__ __forceinline__ void store_output(SharedStorage &shared, const CUtensorMap *o_map,
                                              const Rows &rows, const Tile &tile, int warp,
                                              int lane) {
-  // The warp's previous store has read the part.
-  if (lane == 0) {
-    tma_wait_read<0>();
-  }
-  __syncwarp();
   const int row = lane % 16;
   const int first_row = tile.first_row + warp * kWarpM;
 #pragma unroll
-  for (int step = 0; step < kValueSlices * 4; ++step) {
-    // Columns past kValueDim are not written; they only fill the box.
-    uint32_t matrices[4] = {0, 0, 0, 0};
+  for (int slice = 0; slice < kValueSlices; ++slice) {
+    Element(&part)[kWarpM][kSpan] = shared.o[warp][slice % kOutputSlices];
+    // The store that last used the part has read it.
+    if (lane == 0) {
+      tma_wait_read<kOutputSlices - 1>();
+    }
+    __syncwarp();
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (step < kValueDim / 16) {
-        matrices[i] = pack(rows.o[step * 8 + i * 2], rows.o[step * 8 + i * 2 + 1]);
+    for (int step = slice * 4; step < slice * 4 + 4; ++step) {
+      // Columns past kValueDim are not written; they only fill the box.
+      uint32_t matrices[4] = {0, 0, 0, 0};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (step < kValueDim / 16) {
+          matrices[i] = pack(rows.o[step * 8 + i * 2], rows.o[step * 8 + i * 2 + 1]);
+        }
       }
+      const int chunk = (step % 4 * 2 + lane / 16) ^ row % 8;
+      stmatrix_x4(&part[row][chunk * 8], matrices);
     }
-    const int chunk = (step % 4 * 2 + lane / 16) ^ row % 8;
-    stmatrix_x4(&shared.o[warp][step / 4][row][chunk * 8], matrices);
-  }
-  // What every lane wrote is visible to the copy engine before one lane starts it.
-  fence_proxy_async();
-  __syncwarp();
-  if (lane == 0) {
-    for (int slice = 0; slice < kValueSlices; ++slice) {
-      tma_store(o_map, shared.o[warp][slice], slice * kSpan, first_row, tile.head, tile.batch);
+    // What every lane wrote is visible to the copy engine before one lane starts it.
+    fence_proxy_async();
+    __syncwarp();
+    if (lane == 0) {
+      tma_store(o_map, part, slice * kSpan, first_row, tile.head, tile.batch);
+      tma_commit();
     }
-    tma_commit();
   }
-  __syncwarp();
 }
 
 // End a tile: the output product of its last block, issued behind the first scores of the next tile
 // unless this is the last tile.
 template <bool kLast>
 __device__ __forceinline__ void finish_tile(SharedStorage &shared, const Call &call,
-                                            const CUtensorMap *o_map, Rows &rows, Ring &ring,
+                                            const CUtensorMap *o_map, Rows &rows,
+                                            Ring<kStages> &ring,
                                             const Tile &tile, int consumer, int thread) {
   const int lane = thread % 32;
   const int warp = consumer * 4 + thread / 32;
-  const Ring before = ring;
+  const Ring<kStages> before = ring;
   ring.advance();
   if (!kLast) {
     // The first keys of the next tile have landed.
@@ -701,10 +721,10 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const Call &call,
   const int lane = thread % 32;
   const int warp = consumer * 4 + thread / 32;
   Rows rows;
-  Ring ring = {0, 0};
+  Ring<kQueryStages> queries = {0, 0};
+  Ring<kStages> ring = {0, 0};
   Tile tile;
-  uint32_t q_parity = 0;
-  if (!take_tile(shared, rows, tile, q_parity, warp, lane)) {
+  if (!take_tile(shared, rows, tile, queries, warp)) {
     return;
   }
   // The last consumer gives the first turn.
@@ -751,7 +771,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const Call &call,
     }
 
     const Tile done = tile;
-    if (!take_tile(shared, rows, tile, q_parity, warp, lane)) {
+    if (!take_tile(shared, rows, tile, queries, warp)) {
       finish_tile<true>(shared, call, o_map, rows, ring, done, consumer, thread);
       break;
     }
@@ -793,8 +813,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const int thread = static_cast<int>(threadIdx.x) % 128;
 
   if (threadIdx.x == 0) {
-    mbarrier_init(&shared.q_full, 1);
-    mbarrier_init(&shared.q_empty, kBlockM / kWarpM);
+    for (int stage = 0; stage < kQueryStages; ++stage) {
+      mbarrier_init(&shared.q_full[stage], 1);
+      mbarrier_init(&shared.q_empty[stage], kBlockM / kWarpM);
+    }
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.k_full[stage], 1);
       mbarrier_init(&shared.v_full[stage], 1);

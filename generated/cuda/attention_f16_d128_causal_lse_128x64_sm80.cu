@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    c64b5cc80e03  (command, templates and emitter)
-// Body      28ca24ddd270  (everything below this comment)
+// Inputs    1da6d061909d  (command, templates and emitter)
+// Body      52f9724b04aa  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_f16_d128_causal_lse_128x64_sm80.h"
@@ -80,14 +80,10 @@ __device__ __forceinline__ uint32_t shared_address(const void *pointer) {
 
 // Start to copy 16 bytes to shared memory; a source that does not exist is zeros and is not read.
 __device__ __forceinline__ void copy_async(void *target, const void *source, bool exists) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(target)),
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
+                   shared_address(target)),
                "l"(source), "r"(exists ? 16 : 0)
                : "memory");
-}
-
-// Wait until all of this thread's copies have landed.
-__device__ __forceinline__ void copy_wait() {
-  asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 // Read four 8 x 8 matrices; lane i addresses row i % 8 of matrix i / 8.
@@ -127,8 +123,13 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
   return *reinterpret_cast<const uint32_t *>(&pair);
 }
 
-// Start to copy kRows rows from row `first` on; rows from `limit` on become zeros. All threads
-// share the work, in units of 16 bytes.
+// Wait until all of this thread's copies have landed.
+__device__ __forceinline__ void copy_wait() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// Start to copy kRows rows from row `first` on, 16 bytes at a time; rows from `limit` on become
+// zeros. All threads share the work.
 template <int kRows, int kRowPitch>
 __device__ __forceinline__ void fetch(Element (&target)[kRows][kRowPitch], const Element *source,
                                       int64_t stride, int first, int limit) {
@@ -179,8 +180,10 @@ __device__ __forceinline__ void clear_rows(Rows &rows) {
   }
 }
 
-// s = Q K^T for the warp's queries and the keys in shared memory.
-__device__ __forceinline__ void multiply_scores(Rows &rows, const SharedStorage &shared, int warp,
+// s = Q K^T for 16 queries, from row `first` of q on, and a block of keys.
+template <int kRows>
+__device__ __forceinline__ void multiply_scores(Rows &rows, const Element (&q)[kRows][kPitch],
+                                                const Element (&k)[kBlockN][kPitch], int first,
                                                 int lane) {
 #pragma unroll
   for (int n = 0; n < kBlockN / 8; ++n) {
@@ -190,23 +193,25 @@ __device__ __forceinline__ void multiply_scores(Rows &rows, const SharedStorage 
     }
   }
 #pragma unroll
-  for (int k = 0; k < kHeadDim; k += kMmaK) {
+  for (int d = 0; d < kHeadDim; d += kMmaK) {
     uint32_t queries[4];
-    ldmatrix_x4(queries, &shared.q[warp * kWarpM + lane % 16][k + lane / 16 * 8]);
+    ldmatrix_x4(queries, &q[first + lane % 16][d + lane / 16 * 8]);
 #pragma unroll
     for (int n = 0; n < kBlockN / 8; n += 2) {
-      // Two groups of eight keys, two matrices along k each.
+      // Two groups of eight keys, two matrices along d each.
       uint32_t keys[4];
-      ldmatrix_x4(keys, &shared.k[n * 8 + lane / 16 * 8 + lane % 8][k + lane / 8 % 2 * 8]);
+      ldmatrix_x4(keys, &k[n * 8 + lane / 16 * 8 + lane % 8][d + lane / 8 % 2 * 8]);
       mma(rows.s[n], queries, keys[0], keys[1]);
       mma(rows.s[n + 1], queries, keys[2], keys[3]);
     }
   }
 }
 
-// o += P V for the warp's weights and the values in shared memory. The accumulator of two groups of
+// o += P V for the warp's weights and a block of values. The accumulator of two groups of
 // eight scores is, rounded, the left side of a product over these 16 keys.
-__device__ __forceinline__ void multiply_output(Rows &rows, const SharedStorage &shared, int lane) {
+__device__ __forceinline__ void multiply_output(Rows &rows,
+                                                const Element (&v)[kBlockN][kValuePitch],
+                                                int lane) {
 #pragma unroll
   for (int k = 0; k < kBlockN / 8; k += 2) {
     const uint32_t weights[4] = {
@@ -215,7 +220,7 @@ __device__ __forceinline__ void multiply_output(Rows &rows, const SharedStorage 
 #pragma unroll
     for (int n = 0; n < kValueDim / 8; n += 2) {
       uint32_t values[4];
-      ldmatrix_x4_trans(values, &shared.v[k * 8 + lane % 16][n * 8 + lane / 16 * 8]);
+      ldmatrix_x4_trans(values, &v[k * 8 + lane % 16][n * 8 + lane / 16 * 8]);
       mma(rows.o[n], weights, values[0], values[1]);
       mma(rows.o[n + 1], weights, values[2], values[3]);
     }
@@ -372,7 +377,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     copy_wait();
     __syncthreads();
     fetch<kBlockN>(shared.v, v, v_stride_seq, block * kBlockN, call.seq_k);
-    multiply_scores(rows, shared, warp, lane);
+    multiply_scores(rows, shared.q, shared.k, warp * kWarpM, lane);
 
     // The values have landed, and every warp is done with the keys.
     copy_wait();
@@ -384,7 +389,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       mask_scores(rows, call, tile, row, block, lane);
     }
     softmax(rows, call.scale * kLog2E);
-    multiply_output(rows, shared, lane);
+    multiply_output(rows, shared.v, lane);
   }
   // The queries have landed even where there were no keys, and no warp reads them any more.
   copy_wait();

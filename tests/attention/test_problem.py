@@ -130,7 +130,11 @@ def test_wrong_options_are_refused_in_words(options, error, words):
         ("sm_90a", {"stages": 1}, ["1 stage"]),
         ("sm_80", {"tile": "256x128", "head_dim": 256}, ["bytes of shared memory", "166912"]),
         ("sm_80", {"tile": "120x64"}, ["multiples of 16"]),
-        ("sm_80", {"head_dim": 64, "value_dim": 128}, ["value_dim 128", "head_dim 64"]),
+        (
+            "sm_80",
+            {"head_dim": 64, "value_dim": 128, "schedule": "mma"},
+            ["value_dim 128", "head_dim 64"],
+        ),
         ("sm_75", {}, ["cp.async needs sm_80"]),
         ("portable", {"micro": "8x3"}, ["28 vector registers", "16"]),
     ],

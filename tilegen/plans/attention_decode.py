@@ -17,6 +17,10 @@ from tilegen.schedules.attention_decode import MOST_SPLITS, ROWS, DecodeAttentio
 from tilegen.schedules.attention_mma import PAD
 from tilegen.targets import CudaTarget
 
+# Threads that merge the splits of a row, at least; columns of one of them.
+MERGE_THREADS = 128
+MERGE_COLUMNS = 4
+
 
 @dataclass(frozen=True)
 class DecodeAttentionPlan(Plan):
@@ -33,6 +37,8 @@ class DecodeAttentionPlan(Plan):
     most_splits: int
     pitch: int
     value_pitch: int
+    merge_groups: int
+    merge_threads: int
     blocks_per_processor: int
     q_bytes: int
     block_bytes: int
@@ -55,6 +61,7 @@ class DecodeAttentionPlan(Plan):
         # Registers: so many blocks that a thread keeps what it needs.
         fits = target.registers_sm // (32 * schedule.warps * schedule.registers(problem))
         kind = problem.dtype.name
+        groups = max(1, -(-MERGE_THREADS // (problem.value_dim // MERGE_COLUMNS)))
         return cls(
             problem=problem,
             schedule=schedule,
@@ -70,6 +77,8 @@ class DecodeAttentionPlan(Plan):
             most_splits=MOST_SPLITS,
             pitch=problem.head_dim + PAD,
             value_pitch=problem.value_dim + PAD,
+            merge_groups=groups,
+            merge_threads=groups * problem.value_dim // MERGE_COLUMNS,
             blocks_per_processor=max(1, min(resident, fits, 4)),
             q_bytes=shared["q"],
             block_bytes=shared["blocks"],
@@ -88,6 +97,10 @@ class DecodeAttentionPlan(Plan):
             + alignment_refusals("cp.async moves")
             + distance_refusals(self.problem)
         )
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        return ("workspace starts on 16 bytes.",)
 
     def facts(self) -> list[Fact]:
         target, schedule = self.target, self.schedule
