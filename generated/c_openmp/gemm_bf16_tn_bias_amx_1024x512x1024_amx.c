@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  amx 1024x512x1024
-// Inputs    2a1873a7199d  (command, templates and emitter)
-// Body      f73999649134  (everything below this comment)
+// Inputs    760b4cd28b5e  (command, templates and emitter)
+// Body      9c442cd4c78a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_amx_1024x512x1024_amx.h"
@@ -551,16 +551,18 @@ static int choose_threads(const struct Call *call, int num_threads) {
 // Whether the processor has the instructions. Older versions of clang do not know the names of AMX.
 static int has_instructions(void) {
 #if defined(__clang__)
-  enum { kBf16 = 22, kTiles = 24, kInt8 = 25 };  // bits of EDX of CPUID leaf 7
+  const unsigned bf16 = 1u << 22, tiles = 1u << 24, int8 = 1u << 25;  // in EDX of leaf 7
+  const unsigned needed = bf16 | tiles | int8;
   unsigned a = 0, b = 0, c = 0, d = 0;
   const int known = __get_cpuid_count(7, 0, &a, &b, &c, &d);
-  const int amx = known && (d >> kBf16 & d >> kTiles & d >> kInt8 & 1u) != 0;
+  const int amx = known && (d & needed) == needed;
 #else
-  const int amx = __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
-                  __builtin_cpu_supports("amx-int8");
+  const int tiles = __builtin_cpu_supports("amx-tile");
+  const int products = __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("amx-int8");
+  const int amx = tiles && products;
 #endif
-  return amx && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
+  const int vectors = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+  return amx && vectors && __builtin_cpu_supports("avx512vl");
 }
 
 // Ask Linux to let this process use tile registers; asking again is harmless. Other systems are
@@ -568,11 +570,11 @@ static int has_instructions(void) {
 static int may_use_tiles(void) {
 #if defined(__linux__)
   // arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), which the C library has no name for.
-  enum { kArchPrctl = 158, kRequestPermission = 0x1023, kTileData = 18 };
-  long result = kArchPrctl;
+  const long arch_prctl = 158, request_permission = 0x1023, tile_data = 18;
+  long result = arch_prctl;
   __asm__ volatile("syscall"
                    : "+a"(result)
-                   : "D"((long)kRequestPermission), "S"((long)kTileData)
+                   : "D"(request_permission), "S"(tile_data)
                    : "rcx", "r11", "memory");
   return result == 0;
 #else
