@@ -23,6 +23,7 @@ LAYERS = [
     {"registry"},
     {"spec"},
     {"plans"},
+    {"model"},
     {"emit"},
     {"tables"},
     {"artifacts"},

@@ -76,7 +76,7 @@ def test_the_nearest_row_in_reach_is_found(path):
     assert find(path, 80).row.sizes["m"] == 64
     assert find(path, 2048).row.sizes["m"] == 512
     far = find(path, 4096)
-    assert far.row is None and "the stated rule holds" in far.notes[-1]
+    assert far.row is None and "has no row" in far.notes[-1]
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,6 @@ def test_emit_refuses_tables_that_are_not_there(tilegen, tmp_path):
     base = ("emit", "gemm", "--target", "portable", "--dtype", "f32")
     ran = tilegen(*base, "--tuned", "some-cpo")
     assert ran.status == 2 and "did you mean 'some-cpu'" in ran.err
-    ran = tilegen(*base, "--at", "m=1,n=1,k=1")
-    assert ran.status == 2 and "--at needs --tuned" in ran.err
     ran = tilegen(*base, "--tuned", "some-cpu", "--at", "m=1,n=1")
     assert ran.status == 2 and "the sizes are m, n, k" in ran.err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from tilegen.bench import cpu, gpu
 from tilegen.bench.peers import gpu_peer, peer_names, require_known
@@ -16,6 +17,7 @@ from tilegen.emit.naming import stem
 from tilegen.errors import TilegenError
 from tilegen.plans import make_plan
 from tilegen.spec import KernelSpec
+from tilegen.tables.files import FOLDER
 from tilegen.targets import Target
 from tilegen.toolchain.find import find_cc, find_nvcc
 
@@ -63,6 +65,8 @@ def run_cpu(
     peers: Sequence[str] = (),
     count: int = 12,
     progress: Progress = lambda _: None,
+    tuned: str = "",
+    tables: Path = Path(FOLDER),
 ) -> Report:
     """Time a suite on the CPU.
 
@@ -75,12 +79,14 @@ def run_cpu(
         peers: names of peers; empty for all that know a case.
         count: interleaved rounds a case.
         progress: told each case's label.
+        tuned: the device whose table chooses the schedules; empty for the model.
+        tables: folder of the tables.
 
     Raises:
         UsageError: an unknown peer, or a case that is not legal on the target.
     """
     require_known("c_openmp", peers)
-    specs = [case.spec(where) for case in suite.cases]
+    specs = [case.chosen(where, tuned, tables) for case in suite.cases]
     rows = []
     workers = Workers(threads)
     try:
@@ -137,7 +143,7 @@ def _cpu_row(
 ) -> Row:
     row = _row(case, spec)
     request = {"operator": case.operator, "target": spec.target.name}
-    request |= {"options": dict(case.options), "sizes": dict(case.sizes)}
+    request |= {"options": spec.options(), "sizes": dict(case.sizes)}
     names = ["tilegen", *_chosen("c_openmp", spec, peers)]
     return _timed(row, workers, dict.fromkeys(names, request), count)
 
@@ -167,10 +173,12 @@ def run_gpu(
     peers: Sequence[str] = (),
     pairs: int = 11,
     progress: Progress = lambda _: None,
+    tuned: str = "",
+    tables: Path = Path(FOLDER),
 ) -> Report:
     """Time a suite on the GPU of this process, each peer paired with ours; see `run_cpu`."""
     require_known("cuda", peers)
-    specs = [case.spec(where) for case in suite.cases]
+    specs = [case.chosen(where, tuned, tables) for case in suite.cases]
     torch = gpu.torch()
     rows = []
     for case, spec in zip(suite.cases, specs):

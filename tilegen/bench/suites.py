@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import fnmatch
 import itertools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilegen import fields
 from tilegen.errors import UsageError
 from tilegen.spec import KernelSpec
+from tilegen.tables import lookup
+from tilegen.tables.files import FOLDER
 from tilegen.targets import Target
 from tilegen.values import nearest
 
@@ -31,8 +36,24 @@ class BenchCase:
     group: str = ""
 
     def spec(self, where: Target) -> KernelSpec:
-        """The kernel that is timed for this case on a target."""
+        """The kernel of this case's options on a target, by the stated rule where they leave it open."""
         return KernelSpec.make(self.operator, where, dict(self.options))
+
+    def chosen(self, where: Target, tuned: str = "", tables: Path = Path(FOLDER)) -> KernelSpec:
+        """The kernel that is timed for this case: for its sizes, where its options name no schedule.
+
+        Args:
+            where: the target.
+            tuned: the device whose table chooses; empty for the model.
+            tables: folder of the tables.
+        """
+        spec = self.spec(where)
+        if set(self.options) - set(fields.options(type(spec.problem))) - {"formula"}:
+            return spec
+        sizes = [f"{s.name}={self.sizes[s.name]}" for s in spec.problem.sizes()]
+        given = {**self.options, "at": ",".join(sizes)} | ({"tuned": tuned} if tuned else {})
+        options, _ = lookup.resolve(self.operator, where, given, tables)
+        return KernelSpec.make(self.operator, where, options)
 
     def label(self) -> str:
         """Short text for tables: options, then sizes."""
@@ -54,6 +75,22 @@ class Suite:
     name: str
     description: str
     cases: tuple[BenchCase, ...]
+
+    def select(self, groups: Sequence[str]) -> Suite:
+        """The cases of the groups that match a pattern such as `few*`; all without patterns.
+
+        Raises:
+            UsageError: a pattern matches no group.
+        """
+        known = list(dict.fromkeys(case.group for case in self.cases))
+        for pattern in groups:
+            if not fnmatch.filter(known, pattern):
+                raise UsageError(
+                    f"{self.name} has no group '{pattern}'{nearest(pattern, known)}",
+                    f"Groups: {', '.join(known)}",
+                )
+        wanted = {g for g in known if not groups or any(fnmatch.fnmatch(g, p) for p in groups)}
+        return dataclasses.replace(self, cases=tuple(c for c in self.cases if c.group in wanted))
 
 
 def read_suite(path: Path) -> Suite:

@@ -12,6 +12,7 @@ from tilegen.bench.page import page as results_page
 from tilegen.bench.run import run_cpu, run_gpu, run_split
 from tilegen.bench.samples import load
 from tilegen.bench.suites import read_suite
+from tilegen.cli import options as opt
 from tilegen.cli.console import out, progress
 from tilegen.targets import target as find_target
 
@@ -26,6 +27,12 @@ def bench(
         int, typer.Option("--rounds", min=3, help="Interleaved rounds or pairs.")
     ] = 11,
     peers: Annotated[str, typer.Option("--peers", help="Comma-separated; default: all.")] = "",
+    groups: Annotated[
+        str, typer.Option("--groups", help="Comma-separated groups of the suite: 'large,few*'.")
+    ] = "",
+    tuned: Annotated[
+        str, typer.Option("--tuned", help="Take schedules from this device's table, not the model.")
+    ] = "",
     save: Annotated[
         Optional[Path], typer.Option("--save", help="Write raw samples as JSON.")
     ] = None,
@@ -49,6 +56,7 @@ def bench(
 ) -> int:
     """Time a suite beside its peers, interleaved in one run, and print ratios peer / ours (above 1: ours faster).
 
+    Where a case names no schedule, the model chooses one for its sizes, or with `--tuned` the device's table.
     With `--against`, says of each case whether it is the same, faster, slower or unclear beyond the noise, and
     exits with 1 if one is slower. With `--split`, the peers are the same formula in two or more kernels.
     """
@@ -61,9 +69,10 @@ def bench(
     elif suite is None:
         raise typer.BadParameter("name a suite, or --show a saved result")
     else:
-        cases = read_suite(suite)
+        cases = read_suite(suite).select([g for g in groups.split(",") if g])
         where = find_target(target)
         wanted = [p for p in peers.split(",") if p]
+        tables = opt.tables_folder()
         with progress(cases.name) as bar:
             task = bar.add_task("", total=len(cases.cases))
 
@@ -73,9 +82,9 @@ def bench(
             if split:
                 report = run_split(cases, where, threads, rounds, tell)
             elif where.backend == "cuda":
-                report = run_gpu(cases, where, wanted, rounds, tell)
+                report = run_gpu(cases, where, wanted, rounds, tell, tuned, tables)
             else:
-                report = run_cpu(cases, where, threads, wanted, rounds, tell)
+                report = run_cpu(cases, where, threads, wanted, rounds, tell, tuned, tables)
     out.print(table.text(report))
     if save is not None:
         report.save(save)

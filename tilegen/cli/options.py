@@ -122,6 +122,20 @@ def take_sizes(given: dict[str, str]) -> tuple[dict[str, int], dict[str, str]]:
     return {name: int(value) for name, value in sizes.items()}, rest
 
 
+def with_sizes(given: dict[str, str]) -> dict[str, str]:
+    """The options with sizes such as `--m 64 --n 4096 --k 4096` gathered under `at`.
+
+    Raises:
+        UsageError: sizes in both forms, or one that is not a number.
+    """
+    sizes, rest = take_sizes(given)
+    if not sizes:
+        return rest
+    if "at" in rest:
+        raise UsageError(f"--at and {fields.flag(next(iter(sizes)))} both give sizes")
+    return rest | {"at": ",".join(f"{name}={value}" for name, value in sizes.items())}
+
+
 def specs(
     kernel: str | None, targets: list[str] | None, given: dict[str, str], glob: str
 ) -> list[KernelSpec]:
@@ -146,13 +160,16 @@ def specs(
     given = {**more, **given}
     if targets:
         return [_resolved(operator, name, given) for name in targets]
-    if "tuned" in given or "at" in given:
-        raise UsageError("--tuned needs --target", "A table's rows are for one target.")
+    sized = with_sizes(given)
+    if "tuned" in sized or "at" in sized:
+        word = "--tuned" if "tuned" in sized else "a size"
+        raise UsageError(f"{word} needs --target", "A schedule is chosen for one target.")
     return _twins(operator, given)
 
 
 def _resolved(operator: str, target_name: str, given: dict[str, str]) -> KernelSpec:
-    """A kernel whose `--tuned DEVICE` (and `--at SIZES`) are answered by the device's table."""
+    """A kernel whose sizes are answered by the model, or with `--tuned DEVICE` by the device's table."""
+    given = with_sizes(given)
     options, notes = lookup.resolve(operator, target_name, given, tables_folder())
     note(notes)
     return KernelSpec.make(operator, target_name, options)

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Optional
 
 import typer
 from rich.table import Table
 
 from tilegen.artifacts import project
+from tilegen.bench.samples import load
 from tilegen.cli import options as opt
 from tilegen.cli.console import out
 from tilegen.emit import naming
 from tilegen.emit.render import render
+from tilegen.errors import UsageError
+from tilegen.model import choose
 from tilegen.plans import make_plan
 from tilegen.simulate import Options
+from tilegen.spec import KernelSpec
+from tilegen.tables.lookup import parse_sizes
 from tilegen.targets import CudaTarget
 from tilegen.verify.simulated import simulate_case
+
+# Schedules of a ranking that are printed.
+SHOWN = 12
 
 
 def plan(
@@ -36,11 +45,26 @@ def plan(
             "--costs", help="Simulate one call: bank conflicts and global sectors by line."
         ),
     ] = False,
+    measured: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--measured", help="Only say what the model's choices lose in a saved benchmark."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
-    """Show every derived number of a kernel and why: shared memory, registers, occupancy, intensity."""
+    """Show every derived number of a kernel and why: shared memory, registers, occupancy, intensity.
+
+    With sizes, also the schedules that a model ranks for them, and what limits each.
+
+    - `tilegen plan gemm --dtype bf16 -t sm_90a --m 64 --n 6144 --k 4096`
+    - `tilegen plan --measured benchmarks/results/gemm_wgmma_h200.json`
+    """
+    if measured is not None:
+        return _judge(measured)
     given = opt.given_fields(context, tile, stages, dtype, layout, epilogue, assignments)
     rows = []
+    at = opt.with_sizes(dict(given)).get("at") if kernel is not None else None
     for spec in opt.specs(kernel, target, given, kernels):
         made = make_plan(spec)
         facts = made.facts()
@@ -58,7 +82,38 @@ def plan(
             rendered = render(spec, project.style())
             sizes = spec.problem.cases(spec.schedule.tile_extents())[-1]
             out.print(simulate_case(rendered, sizes, Options(detectors=False)).text(costs=True))
+        if at is not None:
+            _print_ranking(spec, at)
         out.print()
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
+    return 0
+
+
+def _print_ranking(spec: KernelSpec, at: str) -> None:
+    """The schedules that the model ranks best for sizes, with their times and limits."""
+    ranked = choose.rank(spec.problem, spec.target, parse_sizes(at, spec.problem))
+    if not ranked:
+        out.print(f"no model ranks {spec.problem.operator} on {spec.target}")
+        return
+    out.print(f"{len(ranked)} schedules, estimated for {at}:")
+    table = Table(box=None, pad_edge=False, header_style="")
+    for name in ("schedule", "time", "limit and what comes on top"):
+        table.add_column(name, no_wrap=name != "limit and what comes on top")
+    for estimate in ranked[:SHOWN]:
+        words = [type(estimate.schedule).name, *estimate.schedule.tokens()]
+        time = f"{estimate.seconds * 1e6:.1f} us"
+        table.add_row(" ".join(dict.fromkeys(words)), time, estimate.why())
+    out.print(table)
+
+
+def _judge(path: Path) -> int:
+    """How far the model's choices are from the fastest of what was measured."""
+    judged = choose.judge(load(path).rows)
+    if not judged:
+        raise UsageError(f"{path} has no size at which a model could choose among schedules")
+    for one in sorted(judged, key=lambda j: -j.loss):
+        sizes = " ".join(f"{k}={v}" for k, v in one.sizes.items())
+        out.print(f"{one.loss:6.1%}  {sizes}: {one.chosen} of {one.measured}; fastest: {one.best}")
+    out.print(choose.summary(judged))
     return 0

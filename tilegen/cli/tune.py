@@ -21,6 +21,7 @@ from tilegen.tables.lookup import parse_sizes
 from tilegen.targets import target as find_target
 from tilegen.tune import device
 from tilegen.tune.executors import places
+from tilegen.tune.report import report as measured
 from tilegen.tune.search import Budget, Tell
 from tilegen.tune.trial import Rules
 from tilegen.tune.tuner import Settings, Tuned, Tuner
@@ -55,6 +56,13 @@ def tune(
     scheduler: Annotated[
         str, typer.Option("--scheduler", help="A Dask cluster, as tcp://host:8786.")
     ] = "",
+    groups: Annotated[
+        str, typer.Option("--groups", help="Comma-separated groups of the suite: 'large,few*'.")
+    ] = "",
+    save: Annotated[
+        Optional[Path],
+        typer.Option("--save", help="Write the confirming runs, peers included, as bench does."),
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Also cases with a fresh row.")] = False,
     show: Annotated[
         bool, typer.Option("--show", help="Only print the tables and their geometric means.")
@@ -74,33 +82,39 @@ def tune(
         out.print(report.text(tables))
         return 0
     where = find_target(target)
-    cases, only = _cases(context, kernel, at, target)
+    cases, only = _cases(context, kernel, at, target, [g for g in groups.split(",") if g])
     wanted = None if peers is None else [p for p in peers.split(",") if p and p != "none"]
     require_known(where.backend, wanted or ())
     limit = _budget(budget)
     where_run = places(scheduler, jobs, where.backend == "cuda")
     key = where_run.timers.submit(device.device_key, where).result()
-    rules = Rules(key, threads if where.backend == "c_openmp" else 0, timeout=timeout)
+    on_cpu = where.backend == "c_openmp"
+    # Rounds on a GPU are alike within a tenth of a per cent.
+    rules = Rules(key, threads if on_cpu else 0, rounds=4 if on_cpu else 3, timeout=timeout)
     settings = Settings(where, tables, limit, rules, wanted, seed=seed, schedule=only, again=again)
     # A stop from outside ends a search as Ctrl-C does, with its workers.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    tuner = Tuner(settings, where_run)
     try:
         with progress("tuning") as bar:
-            found = Tuner(settings, where_run).run(cases, lambda case: _teller(bar, case))
+            found = tuner.run(cases, lambda case: _teller(bar, case))
+        for tuned in found:
+            _print(tuned)
     except KeyboardInterrupt:
         out.print("stopped; what was measured is kept, and the same command goes on from there")
         return 130
     finally:
+        if save is not None and tuner.done:
+            measured(Path(kernel or "").stem, tuner.done).save(save)
+            out.print(f"saved {save}")
         with contextlib.suppress(Exception):
             where_run.close()
-    for tuned in found:
-        _print(tuned)
     out.print(f"tables: {tables / key}")
     return 0
 
 
 def _cases(
-    context: typer.Context, kernel: str | None, at: str | None, target: str
+    context: typer.Context, kernel: str | None, at: str | None, target: str, groups: list[str]
 ) -> tuple[list[BenchCase], str]:
     if kernel is None:
         raise UsageError("nothing to tune", "Name an operator with --at, or a suite.")
@@ -109,7 +123,7 @@ def _cases(
     if kernel.endswith(".toml"):
         if given or at:
             raise UsageError("a suite has its own fields and sizes", "Leave the other options out.")
-        return list(read_suite(Path(kernel)).cases), only
+        return list(read_suite(Path(kernel)).select(groups).cases), only
     operator, implied = registry.operator_of(kernel)
     case = BenchCase(operator, {**implied, **given}, {})
     problem = case.spec(find_target(target)).problem

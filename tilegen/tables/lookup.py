@@ -1,4 +1,4 @@
-"""From a table to defaults: the row nearest in size whose kernel is still the one that was measured."""
+"""From sizes to a schedule: the nearest row of a table whose kernel is still the measured one, else a model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from tilegen import fields, registry
 from tilegen.errors import UsageError
+from tilegen.model import choose
 from tilegen.problems.base import Problem
 from tilegen.tables import files, words
 from tilegen.tables.files import Table
@@ -100,7 +101,7 @@ def find(
         at = f" near {' '.join(f'{k}={v}' for k, v in sizes.items())}" if sizes else ""
         notes.append(
             f"{table.path} has no row for {table.operator} {words.problem_text(problem)} on {where}"
-            f"{at}: the stated rule holds"
+            f"{at}"
         )
     return Found(rows[0] if rows else None, tuple(notes))
 
@@ -135,27 +136,27 @@ def parse_sizes(text: str, problem: Problem) -> dict[str, int]:
 def resolve(
     operator: str, target_name: str | Target, given: Mapping[str, Any], folder: Path
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Replace the options `tuned` and `at` by the schedule of a table's row.
+    """Replace the options `tuned` and `at` by a schedule: a table's row, else the model's choice.
 
     Args:
         operator: operator name or a formula.
         target_name: the target.
-        given: option texts; `tuned` names a device, `at` the sizes that matter most.
+        given: option texts; `tuned` names a device, `at` the sizes that matter most. Without `tuned` the
+            model chooses for the sizes.
         folder: where the tables lie.
 
     Returns:
-        Options without `tuned` and `at`, explicit ones before the table's; and notes for the user.
+        Options without `tuned` and `at`, explicit ones before the chosen; and notes for the user.
 
     Raises:
-        UsageError: `at` without `tuned`, or a device without tables.
+        UsageError: a device without tables, or sizes that are not the problem's.
     """
     given = dict(given)
     device, at = given.pop("tuned", None), given.pop("at", None)
-    if device is None:
-        if at is not None:
-            raise UsageError("--at needs --tuned", "Name the device whose table to use.")
+    if device is None and at is None:
         return given, ()
-    files.require_device(folder, device)
+    if device is not None:
+        files.require_device(folder, device)
     where = target(target_name)
     operator, implied = registry.operator_of(operator)
     cls = registry.problem_class(operator)
@@ -163,16 +164,33 @@ def resolve(
     options = {k: v for k, v in {**implied, **given}.items() if k in of_problem}
     problem = cls(**fields.from_text(cls, options))
     sizes = parse_sizes(at, problem) if at is not None else None
-    table = files.read(files.table_path(folder, device, operator))
-    found = find(table, problem, where, sizes)
-    if found.row is None:
-        return given, found.notes
-    chosen = words.schedule_options(found.row.schedule)
-    if given.get("schedule", chosen["schedule"]) != chosen["schedule"]:
-        note = f"{table.path} chose the schedule {chosen['schedule']}: the stated rule holds"
-        return given, (*found.notes, note)
+    own = {k: v for k, v in given.items() if k not in of_problem}
+    notes: tuple[str, ...] = ()
+    if device is not None:
+        table = files.read(files.table_path(folder, device, operator))
+        found = find(table, problem, where, sizes)
+        notes = found.notes
+        if found.row is not None:
+            chosen = words.schedule_options(found.row.schedule)
+            if own.get("schedule", chosen["schedule"]) == chosen["schedule"]:
+                return _merged(problem, where, chosen, given), notes
+            notes = (*notes, f"{table.path} chose the schedule {chosen['schedule']}")
+    if sizes is not None:
+        try:
+            ranked = choose.rank(problem, where, sizes, choose.given_values(problem, where, own))
+        except UsageError as error:
+            ranked, notes = [], (*notes, error.message)
+        if ranked:
+            chosen = words.schedule_options(words.schedule_text(ranked[0].schedule))
+            return _merged(problem, where, chosen, given), notes
+    return given, (*notes, "the stated rule holds")
+
+
+def _merged(
+    problem: Problem, where: Target, chosen: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The chosen schedule's options with the explicit ones, without what is the default anyway."""
     merged = {**chosen, **given}
-    preferred = registry.schedule_class(problem, where).name
-    if merged["schedule"] == preferred:
+    if merged["schedule"] == registry.schedule_class(problem, where).name:
         del merged["schedule"]
-    return merged, found.notes
+    return merged

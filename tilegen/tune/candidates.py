@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tilegen import fields, registry
 from tilegen.emit.render import Rendered, render
+from tilegen.model import choose
 from tilegen.problems.base import Problem
 from tilegen.schedules.base import Schedule
 from tilegen.spec import KernelSpec
@@ -21,6 +22,10 @@ from tilegen.tables.words import (
     schedule_text,
 )
 from tilegen.targets import Target
+
+# Schedules that a model thinks slower than its best by this factor are not tried, unless few are left.
+HOPELESS = 1.6
+FEWEST = 24
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,14 @@ def space(
         name: a schedule class; empty for all that accept the problem.
         sizes: extents; where a model has the problem, what it thinks slow is left out.
     """
+    if sizes is not None:
+        ranked = choose.rank(problem, where, sizes, {"schedule": name} if name else {})
+        if ranked:
+            most = ranked[0].seconds * HOPELESS
+            near = [e.schedule for e in ranked if e.seconds <= most]
+            return Space(
+                near if len(near) >= FEWEST else [e.schedule for e in ranked[:FEWEST]], True
+            )
     preferred = registry.schedule_class(problem, where, name)
     found: dict[Schedule, None] = {preferred.default(problem, where): None}
     for cls in registry.schedule_classes(problem.operator, where.backend):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 
+from tilegen.bench.suites import BenchCase
 from tilegen.errors import CheckFailed
 from tilegen.problems.base import Problem
 from tilegen.schedules.base import Schedule
@@ -54,6 +55,7 @@ class Search:
     """A search over one list of candidates.
 
     Attributes:
+        case: what was asked for.
         problem: what is computed.
         sizes: extents at which candidates are timed.
         rules: how trials run.
@@ -67,6 +69,7 @@ class Search:
         outcomes: results by candidate.
     """
 
+    case: BenchCase
     problem: Problem
     sizes: Mapping[str, int]
     rules: Rules

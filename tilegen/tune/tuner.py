@@ -78,12 +78,14 @@ class Tuned:
         row: its row.
         search: its candidates and their outcomes.
         kept: whether a fresh row was there already, so that nothing was searched.
+        final: its confirming run, if there was one.
         notes: what a user should know.
     """
 
     row: Row
     search: Search
     kept: bool = False
+    final: Final | None = None
     notes: list[str] = field(default_factory=list)
 
     def failures(self) -> list[tuple[str, Outcome]]:
@@ -123,12 +125,14 @@ class Tuner:
         places: where trials run.
         emit: emits a candidate.
         space: lists the schedules to try, the default first.
+        done: cases whose row is in the table, as they are finished.
     """
 
     settings: Settings
     places: Places
     emit: Emit = candidates.candidate
     space: ListSpace = candidates.space
+    done: list[Tuned] = field(default_factory=list)
     _verdicts: dict[str, Future] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -188,6 +192,7 @@ class Tuner:
         path = files.table_path(settings.tables, settings.rules.device, problem.operator)
         journal = Journal(path.parent / ".journal" / f"{path.stem}.jsonl", context)
         return Search(
+            case,
             problem,
             sizes,
             settings.rules,
@@ -269,7 +274,8 @@ class Tuner:
             row = self._row(found, verified)
             table = files.update(self._table(found.search), [row])
             said = [f"{name}: {why}" for name, why in found.failures.items()]
-            found = Tuned(row, found.search, notes=[*table.faults, *said])
+            found = Tuned(row, found.search, final=found.final, notes=[*table.faults, *said])
+            self.done.append(found)
         return found
 
     def _row(self, found: _Confirmed, verified: str) -> Row:

@@ -1,0 +1,144 @@
+"""The model against what was measured, its rules, and its place on the command line."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+
+import pytest
+
+from tests.conftest import ROOT
+from tilegen.bench.samples import load
+from tilegen.model import choose, gemm_cuda
+from tilegen.problems.gemm import Gemm
+from tilegen.spec import KernelSpec
+from tilegen.targets import target
+from tilegen.tune import candidates
+
+RESULTS = ROOT / "benchmarks" / "results"
+H200 = target("sm_90a")
+
+
+def problem(where, **options) -> Gemm:
+    return KernelSpec.make("gemm", where, options).problem
+
+
+def best(where, sizes, **options):
+    m, n, k = sizes
+    return choose.choice(problem(where, **options), target(where), {"m": m, "n": n, "k": k})
+
+
+def test_the_choice_is_near_the_fastest_of_what_was_measured():
+    judged = choose.judge(load(RESULTS / "gemm_wgmma_h200.json").rows)
+    assert len(judged) >= 45 and max(j.measured for j in judged) >= 8
+    assert statistics.mean(math.log1p(j.loss) for j in judged) < math.log(1.01)
+    assert max(j.loss for j in judged) < 0.10
+
+
+def test_estimates_are_near_the_measured_times():
+    where, ratios = target("sm_90a"), []
+    for row in load(RESULTS / "gemm_wgmma_h200.json").rows:
+        spec = choose.read_command(row.command)
+        if spec is not None and str(spec.problem.layout) == "tn" and row.group != "misaligned":
+            made = gemm_cuda.estimate(spec.schedule, spec.problem, where, row.sizes)
+            ratios.append(math.log(made.seconds / row.median()))
+    assert len(ratios) > 200
+    assert statistics.pstdev(ratios) < 0.15 and abs(statistics.mean(ratios)) < 0.10
+
+
+@pytest.mark.parametrize("m", [1, 8, 64, 128, 512, 2048, 8192])
+def test_on_a_gpu_the_tile_follows_the_rows(m):
+    chosen = best("sm_90a", (m, 28672, 4096), dtype="bf16")
+    if m == 1:
+        assert chosen.name == "gemv"
+    else:
+        assert chosen.name == "wgmma"
+        assert chosen.tile[0] <= max(64, m)
+    if m >= 2048:
+        assert chosen.tile[0] * chosen.tile[1] >= 128 * 128
+
+
+def test_few_tiles_and_a_long_sum_split_k():
+    assert best("sm_90a", (64, 512, 65536), dtype="bf16").split > 1
+    assert best("sm_90a", (4096, 4096, 4096), dtype="bf16").split == 1
+
+
+@pytest.mark.parametrize("layout, few, many", [("tn", 16, 128), ("tt", 16, 256)])
+def test_on_a_cpu_few_rows_are_not_packed(layout, few, many):
+    for m in (1, 4, 8, few):
+        assert best("x86-64-v4", (m, 4096, 4096), dtype="f32", layout=layout).name == "skinny"
+    assert best("x86-64-v4", (many, 4096, 4096), dtype="f32", layout=layout).name == "packed"
+
+
+@pytest.mark.parametrize(
+    "where", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "x86-64-v3", "neon"]
+)
+@pytest.mark.parametrize("sizes", [(0, 0, 0), (1, 1, 1), (3, 70000, 5), (4097, 4095, 4097)])
+def test_a_choice_is_legal_and_takes_the_sizes_wherever_there_is_a_model(where, sizes):
+    options = {"dtype": "f32"}
+    named = dict(zip("mnk", sizes))
+    ranked = choose.rank(problem(where, **options), target(where), named)
+    assert ranked and all(math.isfinite(e.seconds) and e.seconds > 0 for e in ranked)
+    made = problem(where, **options)
+    assert not ranked[0].schedule.violations(made, target(where))
+    if where.startswith("sm_"):
+        assert choose.takes(ranked[0].schedule, made, target(where), named)
+
+
+def test_rows_that_tma_cannot_read_get_a_kernel_that_takes_them():
+    sizes = {"m": 4097, "n": 4095, "k": 4097}
+    made = problem("sm_90a", dtype="bf16")
+    assert best("sm_90a", tuple(sizes.values()), dtype="bf16").repack
+    plain = KernelSpec.make("gemm", "sm_90a", {"dtype": "bf16"}).schedule
+    assert not choose.takes(plain, made, H200, sizes)
+
+
+def test_a_search_begins_with_the_models_best_and_leaves_out_the_hopeless():
+    made = problem("sm_90a", dtype="bf16")
+    sizes = {"m": 512, "n": 6144, "k": 4096}
+    ranked = choose.rank(made, H200, sizes)
+    space = candidates.space(made, H200, "", sizes)
+    assert space.ranked and space.schedules[0] == ranked[0].schedule
+    assert len(space.schedules) < len(ranked)
+    kept = set(space.schedules)
+    slowest = max(e.seconds for e in ranked if e.schedule in kept)
+    assert slowest <= candidates.HOPELESS * ranked[0].seconds
+    # What was measured to be the fastest there is among them.
+    assert any(str(s.tile) == "128x192x64" for s in space.schedules[:6])
+    only = candidates.space(made, H200, "mma", sizes)
+    assert {s.name for s in only.schedules} == {"mma"}
+
+
+def test_plan_ranks_schedules_for_sizes_and_emit_takes_the_first(tilegen):
+    words = ("gemm", "--dtype", "bf16", "--target", "sm_90a")
+    ran = tilegen("plan", *words, "--m", "64", "--n", "6144", "--k", "4096")
+    assert ran.status == 0, ran.err
+    assert "schedules, estimated for m=64,n=6144,k=4096" in ran.out
+    assert "device memory" in ran.out and "swap" in ran.out
+    sized = tilegen("emit", *words, "--at", "m=1,n=6144,k=4096", "--stdout")
+    assert "--schedule gemv" in sized.out.splitlines()[0]
+    fixed = tilegen(
+        "emit", *words, "--m", "1", "--n", "6144", "--k", "4096", "--schedule", "mma", "--stdout"
+    )
+    assert "--schedule mma" in fixed.out.splitlines()[0]
+
+
+def test_sizes_are_refused_where_they_choose_nothing(tilegen):
+    ran = tilegen("emit", "gemm", "--m", "64", "--n", "64", "--k", "64")
+    assert ran.status == 2 and "needs --target" in ran.err
+    words = ("emit", "gemm", "-t", "sm_80", "--m", "64")
+    ran = tilegen(*words)
+    assert ran.status == 2 and "the sizes are m, n, k" in ran.err
+    ran = tilegen(*words, "--at", "m=1,n=1,k=1")
+    assert ran.status == 2 and "both give sizes" in ran.err
+
+
+def test_what_the_model_loses_is_printed(tilegen, tmp_path):
+    ran = tilegen("plan", "--measured", RESULTS / "gemm_wgmma_h200.json")
+    assert ran.status == 0 and "the model's choice loses" in ran.out
+    (tmp_path / "none.json").write_text(
+        json.dumps({"format": 1, "suite": "x", "machine": {}, "rows": []})
+    )
+    ran = tilegen("plan", "--measured", tmp_path / "none.json")
+    assert ran.status == 2 and "no size at which a model could choose" in ran.err

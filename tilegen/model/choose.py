@@ -1,0 +1,187 @@
+"""Which schedule a model would take at given sizes, and how far that is from what was measured."""
+
+from __future__ import annotations
+
+import functools
+import math
+import shlex
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from tilegen import fields, registry
+from tilegen.errors import IllegalSchedule, UsageError
+from tilegen.model import gemm_cpu, gemm_cuda
+from tilegen.model.estimate import Estimate
+from tilegen.plans import make_plan
+from tilegen.problems.base import Problem
+from tilegen.schedules.base import Schedule
+from tilegen.spec import KernelSpec
+from tilegen.targets import CudaTarget, Target
+
+_MODELS: dict[tuple[str, str], ModuleType] = {
+    ("gemm", "cuda"): gemm_cuda,
+    ("gemm", "c_openmp"): gemm_cpu,
+}
+
+
+def model_of(problem: Problem, where: Target) -> ModuleType | None:
+    """The model that knows the problem's default schedule on the target, or None."""
+    model = _MODELS.get((problem.operator, where.backend))
+    return model if model is not None and model.knows(problem, where) else None
+
+
+@functools.lru_cache(maxsize=65536)
+def _legal(schedule: Schedule, problem: Problem, where: Target) -> bool:
+    return not schedule.violations(problem, where)
+
+
+@functools.lru_cache(maxsize=4096)
+def _unit(schedule: Schedule, problem: Problem, where: Target) -> int:
+    """Elements by which rows may be displaced."""
+    return make_plan(KernelSpec(problem, schedule, where)).unit
+
+
+def takes(schedule: Schedule, problem: Problem, where: Target, sizes: Mapping[str, int]) -> bool:
+    """Whether a schedule's kernel takes dense arrays of these sizes."""
+    unit = _unit(schedule, problem, where)
+    inner = [sizes[t.dims[-1]] for t in problem.tensors() if len(t.dims) > 1]
+    return unit == 1 or all(extent % unit == 0 for extent in inner)
+
+
+def rank(
+    problem: Problem,
+    where: Target,
+    sizes: Mapping[str, int],
+    given: Mapping[str, Any] | None = None,
+) -> list[Estimate]:
+    """Legal schedules by estimated time, the fastest first; empty where no model knows the problem.
+
+    Args:
+        problem: what is computed.
+        where: the target.
+        sizes: extent of every size.
+        given: values that fields of the schedule must have, and `schedule`, the name of its class.
+
+    Raises:
+        UsageError: no schedule of the model has the given values.
+    """
+    model = model_of(problem, where)
+    if model is None:
+        return []
+    given = dict(given or {})
+    name = given.pop("schedule", "")
+    found: dict[Schedule, None] = {}
+    for schedule in model.candidates(problem, where, sizes):
+        if name in ("", type(schedule).name) and schedule not in found:
+            if _has(schedule, given) and _legal(schedule, problem, where):
+                found[schedule] = None
+    if isinstance(where, CudaTarget):
+        found = {s: None for s in found if takes(s, problem, where, sizes)}
+    if not found and given:
+        raise UsageError(
+            f"the model has no schedule with {', '.join(f'{k}={v}' for k, v in given.items())}",
+            "Leave the sizes out to take the stated rule for the other fields.",
+        )
+    estimates = [model.estimate(s, problem, where, sizes) for s in found]
+    # Of equals the first, which is the default of its class.
+    return sorted(estimates, key=lambda e: round(math.log(e.seconds) / model.TIE))
+
+
+def _has(schedule: Schedule, given: Mapping[str, Any]) -> bool:
+    return all(hasattr(schedule, k) and getattr(schedule, k) == v for k, v in given.items())
+
+
+def choice(problem: Problem, where: Target, sizes: Mapping[str, int]) -> Schedule:
+    """The model's schedule, or where no model knows the problem that of the stated rule."""
+    ranked = rank(problem, where, sizes)
+    if ranked:
+        return ranked[0].schedule
+    return registry.schedule_class(problem, where).default(problem, where)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A size at which several schedules were measured in one run.
+
+    Attributes:
+        problem: the problem's title.
+        sizes: extents.
+        measured: how many schedules.
+        chosen, best: the one that the model takes among them, and the fastest.
+        loss: time of the chosen over the best, less 1.
+    """
+
+    problem: str
+    sizes: Mapping[str, int]
+    measured: int
+    chosen: str
+    best: str
+    loss: float
+
+
+def judge(rows: Sequence[Any]) -> list[Judged]:
+    """What the model loses among the schedules that a saved report has at each of its sizes.
+
+    Args:
+        rows: rows of a report, of which several have the same problem and sizes. Schedules are compared by
+            their ratios to a peer that all of them were paired with.
+    """
+    groups: dict[Any, list[tuple[KernelSpec, Any]]] = {}
+    for row in rows:
+        spec = read_command(row.command)
+        if spec is not None and row.ratios:
+            key = (spec.problem, spec.target, tuple(row.sizes.items()))
+            groups.setdefault(key, []).append((spec, row))
+    found = []
+    for (problem, where, sizes), members in groups.items():
+        model = model_of(problem, where)
+        peers = set.intersection(*(set(row.ratios) for _, row in members))
+        if model is None or not peers or len(members) < 2:
+            continue
+        peer = sorted(peers)[0]
+        speed = lambda member: statistics.median(member[1].ratios[peer])  # noqa: E731
+        time = lambda member: model.estimate(  # noqa: E731
+            member[0].schedule, problem, where, dict(sizes)
+        ).seconds
+        chosen, best = min(members, key=time), max(members, key=speed)
+        words = [" ".join(m[0].schedule.tokens()) for m in (chosen, best)]
+        same = chosen[0].schedule == best[0].schedule
+        loss = 0.0 if same else speed(best) / speed(chosen) - 1
+        found.append(Judged(problem.title(), dict(sizes), len(members), *words, loss))
+    return found
+
+
+def read_command(command: str) -> KernelSpec | None:
+    """The kernel of an `emit` command; None for one that is not legal any more."""
+    words = shlex.split(command)[2:]
+    given: dict[str, object] = {}
+    operator = words.pop(0)
+    while words:
+        name = words.pop(0).removeprefix("--").replace("-", "_")
+        given[name] = words.pop(0) if words and not words[0].startswith("--") else "true"
+    where = str(given.pop("target"))
+    try:
+        return KernelSpec.make(operator, where, given)
+    except (UsageError, IllegalSchedule):
+        return None
+
+
+def summary(judged: Sequence[Judged]) -> str:
+    """Geometric mean and worst loss in one line."""
+    mean = math.exp(statistics.mean(math.log1p(j.loss) for j in judged)) - 1
+    worst = max(judged, key=lambda j: j.loss)
+    at = " ".join(f"{k}={v}" for k, v in worst.sizes.items())
+    return (
+        f"{len(judged)} sizes: the model's choice loses {mean:.1%} in the geometric mean, "
+        f"{worst.loss:.1%} at most ({at})"
+    )
+
+
+def given_values(problem: Problem, where: Target, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Option texts of a schedule as values of its fields, its name under `schedule` as it is."""
+    cls = registry.schedule_class(problem, where, str(options.get("schedule", "")))
+    rest = {k: v for k, v in options.items() if k != "schedule"}
+    return {**fields.from_text(cls, rest), **{k: v for k, v in options.items() if k == "schedule"}}

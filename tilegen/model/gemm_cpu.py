@@ -1,0 +1,135 @@
+"""How long a GEMM in C takes on one thread: products, packing, and reading from memory.
+
+`PackedGemm` multiplies at nearly the peak but copies B first, which few rows do not pay back; `SkinnyGemm` reads B
+once where it lies and multiplies more slowly. What decides between them is how many rows share an element
+of B. The constants are fitted to both schedules on an Ice Lake Xeon, f32, 1 to 64 rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tilegen.model.estimate import Estimate, Term
+from tilegen.plans.base import ceil_div
+from tilegen.problems.gemm import Gemm
+from tilegen.schedules.base import Schedule
+from tilegen.schedules.gemm_packed import MULTIPLIED, PackedGemm, is_vector, lanes_of
+from tilegen.schedules.gemm_skinny import SkinnyGemm
+from tilegen.targets import CpuTarget
+from tilegen.values import F32, F64
+
+# Of a core: GHz under load, vector multiply-adds a clock, bytes a nanosecond from memory.
+CLOCK, PIPES, MEMORY = 2.9, 2, 14.0
+# Part of the peak that the micro kernels reach at their best; skinny by whether K is contiguous in B.
+PACKED, SKINNY_ALONG_K, SKINNY_ALONG_N = 0.88, 0.36, 0.50
+# Nanoseconds to pack an element of B, by whether K is contiguous in it.
+PACK_ALONG_K, PACK_ALONG_N = 0.35, 0.40
+# Estimates that differ by less are equal.
+TIE = 0.03
+# Nanoseconds of a call, and of one micro tile's way in and out.
+CALL, MICRO = 500.0, 12.0
+# Multiply-adds under way that hide the latency of one.
+LATENCY = 8
+# A block of B of more than this part of L2 is evicted before it is used again.
+OF_L2 = 0.75
+
+
+@dataclass(frozen=True)
+class Call:
+    """A problem at one size."""
+
+    problem: Gemm
+    where: CpuTarget
+    m: int
+    n: int
+    k: int
+    count: int
+    bytes: int
+
+    @property
+    def along_k(self) -> bool:
+        """Whether K is contiguous in B."""
+        return self.problem.layout.b == "n"
+
+    def products(self, rows: int, cols: int, part: float) -> Term:
+        """The products of padded rows and columns at a part of the peak."""
+        lanes = lanes_of(self.problem, self.where)
+        rate = CLOCK * PIPES * lanes * part
+        why = f"{rows} x {cols} padded at {2 * rate:.0f} Gflop/s"
+        return Term("products", self.count * rows * cols * self.k / rate / 1e9, why)
+
+    def memory(self, passes: int = 1) -> Term:
+        """What must move, and B again for each further pass."""
+        size = self.problem.storage.bytes
+        moved = self.bytes + (passes - 1) * self.n * self.k * size * self.count
+        why = f"{moved / 1e6:.1f} MB at {MEMORY:.0f} GB/s"
+        return Term("memory", moved / MEMORY / 1e9, why)
+
+
+def knows(problem: Gemm, where: CpuTarget) -> bool:
+    """Whether the model has the problem's default schedule on the target: one of float32 or float64 vectors."""
+    return is_vector(where) and problem.dtype in (F32, F64)
+
+
+def estimate(
+    schedule: Schedule, problem: Gemm, where: CpuTarget, sizes: Mapping[str, int]
+) -> Estimate:
+    """Estimate one schedule, legal for the problem on the target, at the given extents."""
+    m, n, k = (max(1, sizes[name]) for name in ("m", "n", "k"))
+    call = Call(problem, where, m, n, k, max(1, sizes.get("batch", 1)), problem.bytes(sizes))
+    return _skinny(schedule, call) if isinstance(schedule, SkinnyGemm) else _packed(schedule, call)
+
+
+def _packed(schedule: PackedGemm, call: Call) -> Estimate:
+    bm, bn, bk = schedule.tile
+    rows, width = schedule.micro
+    vectors = width // lanes_of(call.problem, call.where)
+    part = PACKED * min(1.0, rows * vectors / (LATENCY * 1.5)) ** 0.5
+    # A row of the sliver and the elements of A are read for each step: two a clock.
+    part *= min(1.0, rows * vectors / (rows + vectors) / 1.6) ** 0.5
+    size = MULTIPLIED[call.problem.dtype].bytes
+    if bn * bk * size > OF_L2 * call.where.l2_bytes:
+        part *= 0.9
+    padded_m = ceil_div(call.m, rows) * rows
+    padded_n = ceil_div(call.n, width) * width
+    tiles = padded_m // rows * (padded_n // width) * ceil_div(call.k, bk) * call.count
+    passes = ceil_div(call.m, bm)
+    pack = PACK_ALONG_K if call.along_k else PACK_ALONG_N
+    packing = passes * call.n * call.k * call.count * pack
+    terms = (
+        call.products(padded_m, padded_n, part),
+        call.memory(passes),
+        Term("packing", packing / 1e9, f"B in {passes} pass(es)", overlaps=False),
+        Term("micro tiles", tiles * MICRO / 1e9, f"{tiles} of them", overlaps=False),
+        Term("call", CALL / 1e9, "fixed", overlaps=False),
+    )
+    return Estimate(schedule, terms)
+
+
+def _skinny(schedule: SkinnyGemm, call: Call) -> Estimate:
+    rows, width = schedule.micro
+    lanes = 1 if call.along_k else lanes_of(call.problem, call.where)
+    best = SKINNY_ALONG_K if call.along_k else SKINNY_ALONG_N
+    padded = ceil_div(call.m, rows) * rows
+    part = best * min(1.0, min(rows, call.m) * (width // lanes) / (LATENCY * 1.5)) ** 0.5
+    passes = ceil_div(call.m, schedule.tile[0])
+    # Small depths of a strip come back to their sums more often.
+    sums = ceil_div(call.k, schedule.tile[2]) * padded * call.n * call.count * 0.1
+    terms = (
+        call.products(min(padded, call.m + rows - 1), call.n, part),
+        call.memory(passes),
+        Term(
+            "sums", sums / 1e9, f"each {ceil_div(call.k, schedule.tile[2])} times", overlaps=False
+        ),
+        Term("call", CALL / 1e9, "fixed", overlaps=False),
+    )
+    return Estimate(schedule, terms)
+
+
+def candidates(problem: Gemm, where: CpuTarget, sizes: Mapping[str, int]) -> Iterator[Schedule]:
+    """Schedules worth an estimate at these sizes, before the legality rules."""
+    for cls in (PackedGemm, SkinnyGemm):
+        if cls.accepts(problem, where) is None:
+            yield cls.default(problem, where)
+            yield from cls.candidates(problem, where)

@@ -1,0 +1,396 @@
+"""How long a GEMM takes on a GPU: waves of tiles, bytes on their way, and what nothing hides.
+
+A kernel is as slow as the slowest of what overlaps: the arithmetic units over all waves of tiles, the slices that
+travel from L2 into shared memory, those that one multiprocessor takes in, and device memory. Launch, the
+first fill, and results that no other work hides come on top. The constants are fitted to kernels measured on an
+H200 (benchmarks/results/gemm_wgmma_h200.json); of other devices only the figures of `DEVICES` are theirs.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tilegen.model.estimate import Estimate, Term
+from tilegen.plans.base import ceil_div
+from tilegen.problems.gemm import Gemm
+from tilegen.schedules.base import Schedule
+from tilegen.schedules.gemm_gemv import VECTOR_BYTES, GemvGemm
+from tilegen.schedules.gemm_mma import MmaGemm
+from tilegen.schedules.gemm_simt import SimtGemm
+from tilegen.schedules.gemm_wgmma import SPAN_BYTES, WgmmaGemm
+from tilegen.targets import CudaTarget
+from tilegen.values import F64, TF32, Tile
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU as the model sees it; rates are a multiprocessor's in one clock unless they say otherwise.
+
+    Attributes:
+        processors: multiprocessors.
+        clock: GHz under load; `drop` of it is lost where every matrix unit is busy, to the power limit.
+        drop: GHz.
+        tensor: products of 16-bit elements by the matrix units, as wgmma or mma.sync of that architecture.
+        mma: the same by mma.sync.
+        fma32, fma64: products by the ordinary units.
+        intake: bytes into shared memory of one multiprocessor, a nanosecond.
+        l2, memory: bytes a nanosecond of the whole device.
+        latency: nanoseconds from a request to device memory until the data is there.
+    """
+
+    processors: int
+    clock: float
+    drop: float
+    tensor: int
+    mma: int
+    fma32: int
+    fma64: int
+    intake: float
+    l2: float
+    memory: float
+    latency: float
+
+
+# By target: H200, A100, A10, L40S, T4. Rates from NVIDIA's data sheets; the H200's clocks, intake, L2, memory and
+# latency are fitted to measurements.
+DEVICES = {
+    "sm_90a": Device(132, 1.70, 0.22, 2048, 900, 128, 64, 110, 13500, 4250, 1430),
+    "sm_80": Device(108, 1.41, 0.10, 1024, 1024, 64, 32, 60, 4500, 1400, 1000),
+    "sm_86": Device(72, 1.69, 0.20, 512, 512, 128, 2, 60, 2000, 550, 900),
+    "sm_89": Device(142, 2.10, 0.30, 512, 512, 128, 2, 60, 4500, 800, 1000),
+    "sm_75": Device(40, 1.59, 0.30, 512, 512, 64, 2, 50, 1200, 280, 900),
+}
+
+# Estimates that differ by less are equal.
+TIE = 0.001
+
+# Nanoseconds: a launch up to the first slice; clusters that start together; a split's exchange of sums.
+LAUNCH, CLUSTER, EXCHANGE = 2700.0, 400.0, 1500.0
+# Nanoseconds of a tile's results that no other tile hides, besides their bytes.
+RESULTS = 350.0
+# Bytes a nanosecond at which a multiprocessor writes results out of its staging, or from registers.
+STORE, SCATTER = 100.0, 12.0
+# Bytes a nanosecond of the whole device, results written from registers to odd addresses.
+UNALIGNED = 380.0
+# Bytes that shared memory gives in a clock.
+SHARED = 128
+# Part of a peak that ordinary units reach.
+ORDINARY = 0.72
+# Rows of a slice that begin inside a line of L2 touch two.
+STRADDLE = 2.0
+# By bytes of the widest copy that the rows' strides allow: how much longer cp.async takes.
+NARROW = {16: 1.0, 8: 1.1, 4: 1.5, 2: 8.0, 1: 8.0}
+# Nanoseconds that a slice of mma.sync waits at its barrier.
+SLICE = 60.0
+# A pair of blocks of which one has no tile holds the other up.
+PHANTOM = 1.4
+
+
+def knows(problem: Gemm, where: CudaTarget) -> bool:
+    """Whether the model has the problem's schedules on the target."""
+    classes = (WgmmaGemm, MmaGemm, SimtGemm)
+    return where.name in DEVICES and any(c.accepts(problem, where) is None for c in classes)
+
+
+def estimate(
+    schedule: Schedule, problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]
+) -> Estimate:
+    """Estimate one schedule, legal for the problem on the target, at the given extents."""
+    m, n, k = (max(1, sizes[name]) for name in ("m", "n", "k"))
+    count = max(1, sizes.get("batch", 1))
+    call = Call(problem, DEVICES[where.name], where, m, n, k, count, problem.bytes(sizes))
+    if isinstance(schedule, GemvGemm):
+        return _gemv(schedule, call)
+    if isinstance(schedule, WgmmaGemm):
+        return _wgmma(schedule, call)
+    if isinstance(schedule, MmaGemm):
+        return _mma(schedule, call)
+    return _simt(schedule, call)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A problem at one size on a device; `bytes` are those that must move at least."""
+
+    problem: Gemm
+    device: Device
+    where: CudaTarget
+    m: int
+    n: int
+    k: int
+    count: int
+    bytes: int
+
+    def memory(self, in_flight: float, bytes_moved: float | None = None) -> Term:
+        """Device memory, no faster than what is requested ahead allows.
+
+        Args:
+            in_flight: bytes that are on their way at any time.
+            bytes_moved: bytes in all, those that must move if not given.
+        """
+        moved = self.bytes if bytes_moved is None else bytes_moved
+        rate = min(self.device.memory, in_flight / self.device.latency)
+        why = f"{moved / 1e6:.1f} MB at {rate / 1e3:.2f} TB/s"
+        return Term("device memory", moved / rate / 1e9, why)
+
+    @property
+    def lines(self) -> float:
+        """How many lines of L2 a row of a slice touches, over the fewest."""
+        inner = self._inner()
+        return STRADDLE if any(extent % SPAN_BYTES for extent in inner) else 1.0
+
+    @property
+    def narrow(self) -> float:
+        """How much longer copies take that are narrower than 16 bytes."""
+        return max(NARROW[math.gcd(extent, 16)] for extent in self._inner())
+
+    def _inner(self) -> list[int]:
+        """Bytes of a row of A and of B, as they lie."""
+        extent = {"m": self.m, "n": self.n, "k": self.k}
+        layout, size = self.problem.layout, self.problem.storage.bytes
+        return [extent[dims[1]] * size for dims in (layout.a_dims, layout.b_dims)]
+
+    def clock(self, busy: float) -> float:
+        """GHz where this part of the device's matrix units is busy."""
+        return self.device.clock - self.device.drop * busy
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How tiles fall on the device.
+
+    Attributes:
+        count: of tiles.
+        units: of pieces of work: tiles, each in its parts of K.
+        waves: pieces that the busiest multiprocessor works off, one after the other.
+        busy: multiprocessors that have any, and the part of all waves that is work.
+    """
+
+    count: int
+    units: int
+    waves: int
+    active: int
+
+    @classmethod
+    def of(cls, call: Call, bm: int, bn: int, together: int = 1, split: int = 1) -> Tiles:
+        """Tiles of bm x bn, blocks in clusters of `together` rows, K split over `split` blocks."""
+        rows = ceil_div(ceil_div(call.m, bm), together) * together
+        count = rows * ceil_div(call.n, bn) * call.count
+        cluster = max(together, split)
+        places = call.device.processors // cluster * cluster
+        units = count * split
+        return cls(count, units, ceil_div(units, places), min(units, places))
+
+    def busy(self, device: Device) -> float:
+        """Part of the device's matrix units that works, over all waves."""
+        return self.units / (self.waves * device.processors)
+
+    def why(self) -> str:
+        """Waves in words."""
+        return f"{self.units} tiles in {self.waves} wave{'s' if self.waves > 1 else ''}"
+
+
+def _travel(call: Call, tiles: Tiles, steps: int, slice_bytes: float, shared_bytes: float) -> list:
+    """The slices' ways from L2 into shared memory: all together, and into the busiest multiprocessor."""
+    device = call.device
+    total = tiles.units * steps * shared_bytes * call.lines
+    own = tiles.waves * steps * slice_bytes * call.lines
+    return [
+        Term("L2", total / device.l2 / 1e9, f"{total / 1e6:.0f} MB at {device.l2 / 1e3:.1f} TB/s"),
+        Term(
+            "intake",
+            own / device.intake / 1e9,
+            f"{own / 1e6:.1f} MB into a multiprocessor at {device.intake:.0f} GB/s",
+        ),
+    ]
+
+
+def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
+    bm, bn, bk = schedule.tile
+    size = call.problem.storage.bytes
+    tiles = Tiles.of(call, bm, bn, schedule.cluster, schedule.split)
+    steps = ceil_div(ceil_div(call.k, bk), schedule.split)
+    # One wgmma reads 32 bytes of K of its 64 rows and of its columns out of shared memory.
+    products = bm * bn * bk * size / 2 / call.device.tensor
+    reads = schedule.mma_m / 64 * (SPAN_BYTES / 32) * (64 + schedule.mma_n) * 32 / SHARED
+    cycles = (
+        tiles.waves
+        * steps
+        * max(products, reads)
+        * (1.25 if schedule.promotes(call.problem) else 1)
+    )
+    clock = call.clock(tiles.busy(call.device))
+    slice_bytes = (min(bm, call.m) + min(bn, call.n)) * bk * size
+    shared = (min(bm, call.m) + min(bn, call.n) / schedule.cluster) * bk * size
+    phantom = ceil_div(call.m, bm) % schedule.cluster != 0
+    terms = [
+        Term("matrix units", cycles / clock / 1e9 * (PHANTOM if phantom else 1), tiles.why()),
+        *_travel(call, tiles, steps, slice_bytes, shared),
+        call.memory(tiles.active * schedule.stages * schedule.stage_bytes()),
+    ]
+    hidden = schedule.pingpong or tiles.waves == 1
+    stored = bm * bn * call.problem.out_dtype.bytes
+    rate = STORE if schedule.staged(call.problem) else SCATTER
+    results = (1 if hidden else tiles.waves) * (RESULTS + stored / rate)
+    start = LAUNCH + (CLUSTER if schedule.cluster > 1 else 0)
+    terms.append(Term("start", start / 1e9, "launch and first fill", overlaps=False))
+    terms.append(Term("results", results / 1e9, "that no other tile hides", overlaps=False))
+    if schedule.split > 1:
+        terms.append(Term("exchange", EXCHANGE / 1e9, f"of {schedule.split} sums", overlaps=False))
+    if schedule.repack:
+        terms += _repacking(call)
+    return Estimate(schedule, tuple(terms))
+
+
+def _repacking(call: Call) -> list[Term]:
+    """Copies of operands whose rows are displaced, and results that leave the same way."""
+    size = call.problem.storage.bytes
+    found = []
+    moved = 2 * size * call.count * sum(a * b for a, b in _displaced(call))
+    if moved:
+        rate = call.device.memory * 0.8
+        found.append(Term("copies", moved / rate / 1e9 + 3e-6, "of operands", overlaps=False))
+    if call.n * call.problem.out_dtype.bytes % 16:
+        stored = call.m * call.n * call.count * call.problem.out_dtype.bytes
+        found.append(Term("odd rows", stored / UNALIGNED / 1e9, "of results", overlaps=False))
+    return found
+
+
+def _displaced(call: Call) -> list[tuple[int, int]]:
+    """Extents of the operands whose rows are no multiple of 16 bytes."""
+    extent = {"m": call.m, "n": call.n, "k": call.k}
+    layout = call.problem.layout
+    pairs = [[extent[d] for d in dims] for dims in (layout.a_dims, layout.b_dims)]
+    return [(r, c) for r, c in pairs if c * call.problem.storage.bytes % 16]
+
+
+def aligned(problem: Gemm, sizes: Mapping[str, int]) -> bool:
+    """Whether the rows of dense operands and results are multiples of 16 bytes."""
+    for tensor in problem.tensors():
+        inner = sizes[tensor.dims[-1]] if tensor.dims else 1
+        if len(tensor.dims) > 1 and inner * tensor.dtype.bytes % 16:
+            return False
+    return True
+
+
+def _mma(schedule: MmaGemm, call: Call) -> Estimate:
+    bm, bn, bk = schedule.tile
+    size, device = call.problem.storage.bytes, call.device
+    tiles = Tiles.of(call, bm, bn)
+    steps = ceil_div(call.k, bk)
+    products = bm * bn * bk * size / 2 / device.mma
+    wm, wn = schedule.warp_tile
+    warps = schedule.warps[0] * schedule.warps[1]
+    reads = warps * (wm + wn) * bk * size / SHARED
+    # A warp alone cannot keep its quarter of the units busy: small parts wait for their own loads.
+    resident = min(schedule.resident(size, call.where), ceil_div(tiles.units, device.processors))
+    busy_warps = min(1.0, (warps * resident / 8) ** 0.6)
+    part = min(1.0, (wm * wn / (64 * 64)) ** 0.15)
+    part *= 0.55 if call.problem.dtype is TF32 else 1.0
+    clock = call.clock(tiles.busy(device) * 0.3)
+    cycles = tiles.waves * steps * (max(products / busy_warps / part, reads) + SLICE * clock)
+    slice_bytes = (min(bm, call.m) + min(bn, call.n)) * bk * size
+    held = min(tiles.units, device.processors * resident)
+    terms = [
+        Term("matrix units", cycles / clock / 1e9 * call.narrow, tiles.why()),
+        *_travel(call, tiles, steps, slice_bytes, slice_bytes),
+        call.memory(held * (schedule.stages - 1) * slice_bytes),
+    ]
+    stored = RESULTS + bm * bn * call.problem.out_dtype.bytes / SCATTER / 4
+    results = stored * (1 if resident > 1 else tiles.waves)
+    terms.append(Term("start", 1.2 * LAUNCH / 1e9, "launch and first fill", overlaps=False))
+    terms.append(Term("results", results / 1e9, "that no other tile hides", overlaps=False))
+    return Estimate(schedule, tuple(terms))
+
+
+def _simt(schedule: SimtGemm, call: Call) -> Estimate:
+    bm, bn, bk = schedule.tile
+    size, device = call.problem.dtype.bytes, call.device
+    tiles = Tiles.of(call, bm, bn)
+    steps = ceil_div(call.k, bk)
+    rate = device.fma64 if call.problem.dtype is F64 else device.fma32
+    own = schedule.thread_tile
+    # A warp's rows and columns are read once for all of its threads that share them.
+    reads = schedule.threads * (own[0] + own[1]) * bk * size / SHARED / 4
+    resident = max(1, min(call.where.threads_sm // schedule.threads, 3))
+    resident = min(resident, ceil_div(tiles.units, device.processors))
+    hiding = min(1.0, (schedule.threads * resident / 512) ** 0.4)
+    cycles = tiles.waves * steps * max(bm * bn * bk / rate / ORDINARY / hiding, reads)
+    slice_bytes = (min(bm, call.m) + min(bn, call.n)) * bk * size
+    terms = [
+        Term("arithmetic", cycles / device.clock / 1e9, tiles.why()),
+        *_travel(call, tiles, steps, slice_bytes, slice_bytes),
+        call.memory(tiles.active * resident * slice_bytes),
+        Term("start", LAUNCH / 1e9, "launch and first fill", overlaps=False),
+    ]
+    return Estimate(schedule, tuple(terms))
+
+
+def _gemv(schedule: GemvGemm, call: Call) -> Estimate:
+    size, device = call.problem.dtype.bytes, call.device
+    passes = ceil_div(call.m, schedule.vectors)
+    warps = ceil_div(call.n, schedule.columns) * schedule.split
+    registers = -(-schedule.registers(call.problem) // 8) * 8
+    resident = min(call.where.threads_sm // 32, call.where.registers_sm // (32 * registers))
+    held = min(warps, device.processors * resident)
+    in_flight = held * schedule.columns * schedule.unroll * 32 * VECTOR_BYTES
+    # A column's depth is cut into whole rounds of a warp's vectors; what is left over waits alone.
+    span = 32 * VECTOR_BYTES // size * schedule.unroll * schedule.split
+    waste = ceil_div(call.k, span) * span / call.k
+    # Few warps leave gaps between their requests; many one after the other each begin and end.
+    gaps = 1 + 0.06 * max(0.0, 1 - warps / device.processors / 32)
+    turns = max(0.0, warps / (device.processors * resident) - 1)
+    moved = call.bytes + (passes - 1) * call.n * call.k * size / 4
+    flops = passes * schedule.vectors * call.n * call.k
+    products = flops * 2 / (device.processors * device.fma32 * device.clock * ORDINARY) / 1e9
+    terms = [
+        call.memory(in_flight, moved * min(waste, 1.3) ** 0.25 * gaps),
+        Term("arithmetic", products, f"{passes} passes of {schedule.vectors} rows"),
+        Term("start", 2.9e-6 + 0.25e-6 * turns, "launch and first vectors", overlaps=False),
+    ]
+    return Estimate(schedule, tuple(terms))
+
+
+@functools.lru_cache(maxsize=4096)
+def _with(problem: Gemm, where: CudaTarget, given: tuple) -> Schedule:
+    """A wgmma schedule with these fields; the others follow from them, whatever the sizes."""
+    return WgmmaGemm.with_options(problem, where, dict(given))
+
+
+def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> Iterator[Schedule]:
+    """Schedules worth an estimate at these sizes, before the legality rules."""
+    m, n, k = (max(1, sizes[name]) for name in ("m", "n", "k"))
+    if WgmmaGemm.accepts(problem, where) is None:
+        depth = SPAN_BYTES // problem.storage.bytes
+        repack = not aligned(problem, sizes)
+        made = lambda **given: _with(problem, where, tuple(given.items()))  # noqa: E731
+        tiles = [(64, 64), (64, 128), (128, 64), (128, 96), (128, 128), (128, 192), (128, 256)]
+        for bm, bn in [*tiles, (192, 128), (256, 128)]:
+            tile = Tile((bm, bn, depth))
+            turns = {"tile": tile, "repack": repack, "consumers": 2, "pingpong": True}
+            for cluster in (1, 2):
+                yield made(tile=tile, repack=repack, cluster=cluster)
+                yield made(**turns, cluster=cluster)
+                yield made(tile=tile, repack=repack, cluster=cluster, pingpong=False)
+            for split in (2, 4):
+                yield made(tile=tile, repack=repack, split=split)
+        if m <= 128:
+            rows = next(r for r in (16, 32, 64, 128) if r >= m)
+            for bn, split in ((64, 1), (64, 2), (64, 4), (128, 1), (128, 2), (128, 4)):
+                given = {"tile": Tile((rows, bn, depth)), "swap": True, "split": split}
+                yield made(**given, repack=repack)
+    if GemvGemm.accepts(problem, where) is None and m <= 16:
+        vectors = next(v for v in (1, 2, 4, 8, 16) if v >= min(m, 8))
+        for columns in (1, 2, 4):
+            for warps, split in ((4, 1), (8, 1), (8, 2), (8, 4), (8, 8)):
+                for unroll in (4, 8):
+                    yield GemvGemm(vectors, columns, warps, split, unroll)
+    for cls in (MmaGemm, SimtGemm):
+        if cls.accepts(problem, where) is None:
+            yield cls.default(problem, where)
+            for schedule in cls.candidates(problem, where):
+                if cls is SimtGemm or (schedule.group == 8 and schedule.stages in (3, 4)):
+                    yield schedule
