@@ -17,6 +17,7 @@ _CPU = {
     "openblas": "tilegen.bench.peers.cblas:OpenBlas",
     "mkl": "tilegen.bench.peers.cblas:Mkl",
     "torch": "tilegen.bench.peers.torch_cpu:TorchCpu",
+    "torch_int8": "tilegen.bench.peers.torch_cpu:TorchInt8",
     "onednn": "tilegen.bench.peers.torch_cpu:OneDnn",
     "onednn_prepacked": "tilegen.bench.peers.torch_cpu:OneDnnPrepacked",
     "torch_sdpa": "tilegen.bench.peers.torch_attention:TorchCpuAttention",

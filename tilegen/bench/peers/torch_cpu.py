@@ -11,7 +11,7 @@ from tilegen.bench.peers.base import CpuPeer
 from tilegen.bench.peers.torch_math import expressible, expression
 from tilegen.problems.base import Problem
 from tilegen.problems.gemm import Gemm
-from tilegen.values import BF16, F16, F32
+from tilegen.values import BF16, F16, F32, I8, I32
 
 
 def tensor(array: np.ndarray) -> Any:
@@ -41,6 +41,23 @@ class TorchCpu(CpuPeer):
         function = expression(spec.problem)
         tensors = {name: tensor(a) for name, a in arrays.items()}
         return lambda: function(tensors, scalars)
+
+
+class TorchInt8(CpuPeer):
+    """PyTorch's product of int8 matrices with exact int32 sums, which is oneDNN's."""
+
+    def knows(self, problem: Problem) -> bool:
+        plain = isinstance(problem, Gemm) and problem.epilogue == "none" and not problem.batched
+        return plain and problem.dtype is I8 and problem.out_dtype is I32
+
+    def prepare(self, spec, sizes, arrays, scalars, threads) -> Callable[[], Any]:
+        import torch
+
+        _threads(threads)
+        layout = spec.problem.layout
+        a, b, c = (tensor(arrays[name]) for name in "abc")
+        a, b = (a if layout.a == "t" else a.t()), (b if layout.b == "t" else b.t())
+        return lambda: torch._int_mm(a, b, out=c)
 
 
 class OneDnn(CpuPeer):
