@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    3a8e49aa8733  (command, templates and emitter)
-// Body      5748154717b5  (everything below this comment)
+// Inputs    582560b6c902  (command, templates and emitter)
+// Body      cc4d7e576b90  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a.h"
@@ -28,7 +28,8 @@
 //
 // The producer runs up to 8 steps ahead. A tile is written in chunks of kBlockM rows and 64
 // columns: through the formula, by stmatrix into a staging buffer, and from there by TMA to memory,
-// which nobody waits for until the buffer is needed again.
+// which nobody waits for until the buffer is needed again. The kernel may start while the one
+// before it in the stream ends, and waits for its end before it reads or writes what others do.
 //
 // Shared memory: A 8 x 2048, B 8 x 8192, C 1 x 1 x 2048, bias as floats, sums of other blocks 1 x
 // 4096, barriers 128 bytes.
@@ -170,6 +171,20 @@ __device__ __forceinline__ void store_cluster(float4 *place, uint32_t rank, floa
       "r"(rank), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
 }
 
+// Wait until the kernels before this one in the stream have finished and their writes are visible.
+__device__ __forceinline__ void griddepcontrol_wait() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// Let the next kernel of the stream start on processors that this one no longer fills.
+__device__ __forceinline__ void griddepcontrol_launch() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+__device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 // Copy a box of a tensor map to shared memory; its bytes count towards the barrier's phase.
 __device__ __forceinline__ void tma_load(void *destination, const CUtensorMap *map,
                                          uint64_t *barrier, int inner, int outer) {
@@ -255,9 +270,9 @@ __device__ __forceinline__ Position tile_position(const Shape &shape, int tile) 
   return {tile_m * kBlockM, tile_n * kBlockN};
 }
 
-// The step of K at which a block's share begins; it ends where that of the next rank begins.
-__device__ __forceinline__ int first_step(const Shape &shape, int rank) {
-  return static_cast<int>(static_cast<int64_t>(shape.steps) * rank / kCluster);
+// The step of K at which a part begins; it ends where the next one begins.
+__device__ __forceinline__ int first_step(const Shape &shape, int part) {
+  return static_cast<int>(static_cast<int64_t>(shape.steps) * part / kCluster);
 }
 
 // Producer: one thread keeps the ring of stages full, tile after tile.
@@ -269,7 +284,8 @@ __device__ __forceinline__ void produce(SharedStorage &shared, const CUtensorMap
   const int rank = cluster_rank();
   for (int tile = blockIdx.x / kCluster; tile < shape.tiles; tile += gridDim.x / kCluster) {
     const Position at = tile_position(shape, tile);
-    for (int step = first_step(shape, rank); step < first_step(shape, rank + 1); ++step) {
+    const int end = first_step(shape, rank + 1);
+    for (int step = first_step(shape, rank); step < end; ++step) {
       // The consumers have read what the stage held, in every block that these loads write to.
       mbarrier_wait(&shared.empty[ring.stage], ring.parity);
       uint64_t *full = &shared.full[ring.stage];
@@ -476,6 +492,8 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
   if (threadIdx.x == 0) {
+    tma_prefetch_map(&map_a);
+    tma_prefetch_map(&map_b);
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
       mbarrier_init(&shared.empty[stage], kConsumers);
@@ -484,6 +502,10 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
   }
   // Nobody uses a barrier before it is initialised.
   cluster_sync();
+
+  // So far nothing that other kernels write was read, and nothing written that they read.
+  griddepcontrol_wait();
+  griddepcontrol_launch();
 
   // The same in all threads of a warp, and the compiler sees that it is.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
@@ -607,6 +629,12 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a(
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = sizeof(SharedStorage);
   config.stream = stream;
+  // The kernel may start while the one before it in the stream ends: it waits before it reads.
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, kernel, map_a, map_b, map_c, shape, epilogue);
 }
 

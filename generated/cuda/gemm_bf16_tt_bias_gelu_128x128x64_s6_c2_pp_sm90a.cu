@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    feb6d9b57fb2  (command, templates and emitter)
-// Body      b22fe1d4e6b0  (everything below this comment)
+// Inputs    268deb93125c  (command, templates and emitter)
+// Body      174480e46bf3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a.h"
@@ -31,7 +31,8 @@
 // The producer runs up to 6 steps ahead, through the end of a tile into the next, so that loads go
 // on while a tile is written. A tile is written in chunks of 64 rows and 64 columns: through the
 // formula, by stmatrix into a staging buffer, and from there by TMA to memory, which nobody waits
-// for until the buffer is needed again.
+// for until the buffer is needed again. The kernel may start while the one before it in the stream
+// ends, and waits for its end before it reads or writes what others do.
 //
 // Shared memory: A 6 x 16384, B 6 x 16384, C 2 x 2 x 8192, bias as floats, barriers 96 bytes.
 namespace gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a {
@@ -187,6 +188,16 @@ __device__ __forceinline__ void cluster_sync() {
       "barrier.cluster.wait.acquire;" ::: "memory");
 }
 
+// Wait until the kernels before this one in the stream have finished and their writes are visible.
+__device__ __forceinline__ void griddepcontrol_wait() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// Let the next kernel of the stream start on processors that this one no longer fills.
+__device__ __forceinline__ void griddepcontrol_launch() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -195,6 +206,10 @@ __device__ __forceinline__ void setmaxnreg_dec() {
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+__device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 // Copy a box of a tensor map to shared memory; its bytes count towards the barrier's phase.
@@ -524,6 +539,8 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
   if (threadIdx.x == 0) {
+    tma_prefetch_map(&map_a);
+    tma_prefetch_map(&map_b);
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
       mbarrier_init(&shared.empty[stage], 1 * kCluster);
@@ -532,6 +549,10 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
   }
   // Nobody uses a barrier before it is initialised.
   cluster_sync();
+
+  // So far nothing that other kernels write was read, and nothing written that they read.
+  griddepcontrol_wait();
+  griddepcontrol_launch();
 
   // The same in all threads of a warp, and the compiler sees that it is.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
@@ -653,12 +674,19 @@ extern "C" cudaError_t tilegen_gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a(
   epilogue.c = static_cast<__nv_bfloat16 *>(c);
   epilogue.ldc = ldc;
   // As many clusters as run at once walk all tiles.
-  const int clusters = tiles < processors / kCluster ? tiles : processors / kCluster;
+  const int at_once = processors / kCluster;
+  const int clusters = tiles < at_once ? tiles : at_once;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(clusters * kCluster));
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = sizeof(SharedStorage);
   config.stream = stream;
+  // The kernel may start while the one before it in the stream ends: it waits before it reads.
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, kernel, map_a, map_b, map_c, shape, epilogue);
 }
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  128x256x64 s4
-// Inputs    a9fc41082981  (command, templates and emitter)
-// Body      a1d3176a4c49  (everything below this comment)
+// Inputs    dd5c5a05bb00  (command, templates and emitter)
+// Body      b86ae77229f9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_nt_of32_batched_128x256x64_s4_sm90a.h"
@@ -27,7 +27,9 @@
 //        +---------------------- arrive: stage empty ----------------------+
 //
 // The producer runs up to 4 steps ahead, through the end of a tile into the next, so that loads go
-// on while a tile is written. A tile is written from the registers, result by result.
+// on while a tile is written. A tile is written from the registers, result by result. The kernel
+// may start while the one before it in the stream ends, and waits for its end before it reads or
+// writes what others do.
 //
 // Shared memory: A 4 x 16384, B 4 x 32768, barriers 64 bytes.
 namespace gemm_f16_nt_of32_batched_128x256x64_s4_sm90a {
@@ -131,6 +133,16 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity
       "r"(parity) : "memory");
 }
 
+// Wait until the kernels before this one in the stream have finished and their writes are visible.
+__device__ __forceinline__ void griddepcontrol_wait() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// Let the next kernel of the stream start on processors that this one no longer fills.
+__device__ __forceinline__ void griddepcontrol_launch() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -139,6 +151,10 @@ __device__ __forceinline__ void setmaxnreg_dec() {
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+__device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 // Copy a box of a tensor map to shared memory; its bytes count towards the barrier's phase.
@@ -218,7 +234,7 @@ __device__ __forceinline__ void wgmma(float (&d)[128], uint64_t a, uint64_t b, i
 // they load; every other group walks back, to start where the last one ended.
 __device__ __forceinline__ Position tile_position(const Shape &shape, int tile) {
   const int batch = tile / (shape.tiles_m * shape.tiles_n);
-  tile -= batch * shape.tiles_m * shape.tiles_n;
+  tile %= shape.tiles_m * shape.tiles_n;
   const int group = tile / (kGroupM * shape.tiles_n);
   const int within = tile % (kGroupM * shape.tiles_n);
   const int rows = min(kGroupM, shape.tiles_m - group * kGroupM);
@@ -351,6 +367,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
   if (threadIdx.x == 0) {
+    tma_prefetch_map(&map_a);
+    tma_prefetch_map(&map_b);
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
       mbarrier_init(&shared.empty[stage], kConsumers);
@@ -359,6 +377,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   }
   // Nobody uses a barrier before it is initialised.
   __syncthreads();
+
+  // So far nothing that other kernels write was read, and nothing written that they read.
+  griddepcontrol_wait();
+  griddepcontrol_launch();
 
   // The same in all threads of a warp, and the compiler sees that it is.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
@@ -481,12 +503,19 @@ extern "C" cudaError_t tilegen_gemm_f16_nt_of32_batched_128x256x64_s4_sm90a(
   epilogue.stride_c = stride_c;
   epilogue.ldc = ldc;
   // As many clusters as run at once walk all tiles.
-  const int clusters = tiles < processors / kCluster ? tiles : processors / kCluster;
+  const int at_once = processors / kCluster;
+  const int clusters = tiles < at_once ? tiles : at_once;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(clusters * kCluster));
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = sizeof(SharedStorage);
   config.stream = stream;
+  // The kernel may start while the one before it in the stream ends: it waits before it reads.
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, kernel, map_a, map_b, shape, epilogue);
 }
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s7 c2 pp
-// Inputs    2d322d968f5b  (command, templates and emitter)
-// Body      983ac9b48084  (everything below this comment)
+// Inputs    ea9ad9c6f9da  (command, templates and emitter)
+// Body      2fa6f4b9e306  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_tf32_tn_128x128x32_s7_c2_pp_sm90a.h"
@@ -28,7 +28,9 @@
 //        +---------------------- arrive: stage empty ----------------------+
 //
 // The producer runs up to 7 steps ahead, through the end of a tile into the next, so that loads go
-// on while a tile is written. A tile is written from the registers, result by result.
+// on while a tile is written. A tile is written from the registers, result by result. The kernel
+// may start while the one before it in the stream ends, and waits for its end before it reads or
+// writes what others do.
 //
 // Shared memory: A 7 x 16384, B 7 x 16384, barriers 112 bytes.
 namespace gemm_tf32_tn_128x128x32_s7_c2_pp_sm90a {
@@ -168,6 +170,16 @@ __device__ __forceinline__ void cluster_sync() {
       "barrier.cluster.wait.acquire;" ::: "memory");
 }
 
+// Wait until the kernels before this one in the stream have finished and their writes are visible.
+__device__ __forceinline__ void griddepcontrol_wait() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// Let the next kernel of the stream start on processors that this one no longer fills.
+__device__ __forceinline__ void griddepcontrol_launch() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -176,6 +188,10 @@ __device__ __forceinline__ void setmaxnreg_dec() {
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+__device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 // Copy a box of a tensor map to shared memory; its bytes count towards the barrier's phase.
@@ -393,6 +409,8 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
   if (threadIdx.x == 0) {
+    tma_prefetch_map(&map_a);
+    tma_prefetch_map(&map_b);
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
       mbarrier_init(&shared.empty[stage], 1 * kCluster);
@@ -401,6 +419,10 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
   }
   // Nobody uses a barrier before it is initialised.
   cluster_sync();
+
+  // So far nothing that other kernels write was read, and nothing written that they read.
+  griddepcontrol_wait();
+  griddepcontrol_launch();
 
   // The same in all threads of a warp, and the compiler sees that it is.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
@@ -517,12 +539,19 @@ extern "C" cudaError_t tilegen_gemm_tf32_tn_128x128x32_s7_c2_pp_sm90a(
   epilogue.c = static_cast<float *>(c);
   epilogue.ldc = ldc;
   // As many clusters as run at once walk all tiles.
-  const int clusters = tiles < processors / kCluster ? tiles : processors / kCluster;
+  const int at_once = processors / kCluster;
+  const int clusters = tiles < at_once ? tiles : at_once;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(clusters * kCluster));
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = sizeof(SharedStorage);
   config.stream = stream;
+  // The kernel may start while the one before it in the stream ends: it waits before it reads.
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, kernel, map_a, map_b, shape, epilogue);
 }
 

@@ -43,6 +43,13 @@ def text(**options: str) -> str:
         ({"split": "3", "cluster": "1"}, ["3 blocks"]),
         ({"split": "2", "cluster": "2"}, ["share no loads"]),
         ({"swap": "true", "tile": "64x64x64", "cluster": "2"}, ["do not share A"]),
+        ({"tile": "128x128x64", "split": "4"}, ["279552", "232448"]),
+        ({"tile": "64x64x64", "split": "65", "workspace": "true"}, ["2 to 64 parts", "65"]),
+        ({"tile": "64x64x64", "workspace": "true"}, ["2 to 64 parts", "not 1"]),
+        ({"split": "2", "workspace": "true", "repack": "true"}, ["copied operands"]),
+        ({"resident": "2"}, ["2 consumers", "one consumer"]),
+        ({"tile": "64x256x64", "consumers": "1", "resident": "2"}, ["128 registers", "152", "128"]),
+        ({"tile": "64x64x64", "stages": "8", "resident": "2"}, ["115712", "in a block of 2"]),
     ],
     ids=str,
 )

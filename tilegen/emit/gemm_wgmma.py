@@ -26,6 +26,13 @@ def context(plan: WgmmaGemmPlan) -> dict[str, Any]:
     return {
         "includes": sorted({*gemm.context(plan)["includes"], "<cuda.h>", "<cudaTypedefs.h>"}),
         "unit": 16 // problem.storage.bytes,
+        "outer_index": "batch, " if problem.batched else "part, " if plan.parts_of_k > 1 else "",
+        "tiles_factor": (
+            " * static_cast<int>(batch)"
+            if problem.batched
+            else " * kParts" if plan.parts_of_k > 1 else ""
+        ),
+        "sum_bytes": 4,
         "batch_argument": ", at.batch" if problem.batched else "",
         **_maps(plan, tiled),
         **(_values(plan, arrays) if plan.staged else {}),
@@ -175,34 +182,38 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
     head = [shared] if plan.staged else []
     parity = ["parity"] if plan.tile_operand else []
     inner = ["shape", "at", *(["consumer"] if plan.staged else [])]
+    # What the tiles are written with; parts of K pass through the workspace first.
+    what, how, given = ("e", "const Epilogue &e", "epilogue")
+    if plan.parts_of_k > 1:
+        what, how, given = ("workspace", "Sum *workspace", "static_cast<Sum *>(workspace)")
     return {
         "map_declarations": [f"{m} = {{}}" for m in maps],
         "multiply_parameters": [shared, "Ring &ring", "int steps", "int first", *turn, sums],
         "consume_parameters": [
             shared,
             *(map_parameters[m] for m in [*stores, *operand]),
-            "const Epilogue &e",
+            how,
             "const Shape &shape",
             "int consumer",
         ],
         "consume_arguments": [
             "shared",
             *(f"&{m}" for m in [*stores, *operand]),
-            "e",
+            what,
             "shape",
             "warpgroup - 1",
         ],
         "prefetch_parameters": [
             shared,
             *(map_parameters[m] for m in operand),
-            "const Epilogue &e",
+            how,
             *tile,
         ],
-        "prefetch_arguments": ["shared", *operand, "e", *inner],
+        "prefetch_arguments": ["shared", *operand, what, *inner],
         "store_parameters": [
             *head,
             *(map_parameters[m] for m in stores),
-            "const Epilogue &e",
+            how,
             *tile,
             *(f"uint32_t {p}" for p in parity),
             f"const {sums}",
@@ -210,7 +221,7 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
         "store_arguments": [
             *(["shared"] if plan.staged else []),
             *stores,
-            "e",
+            what,
             *inner,
             *parity,
             "sums",
@@ -218,8 +229,8 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
         "kernel_parameters": [
             *(f"const __grid_constant__ CUtensorMap {m}" for m in maps),
             "const Shape shape",
-            "const Epilogue e",
+            how.replace("&", ""),
         ],
-        "launch_arguments": ["&config", "kernel", *maps, "shape", "epilogue"],
+        "launch_arguments": ["&config", "kernel", *maps, "shape", given],
         "epilogue_value": ["Epilogue epilogue = {};", *(f"epilogue.{v};" for v in values)],
     }

@@ -10,7 +10,6 @@ from tilegen.plans.base import Fact, Plan, Refusal
 from tilegen.plans.gemm import gemm_facts
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_wgmma import MMA_M, SPAN_BYTES, WgmmaGemm
-from tilegen.schedules.gemm_wgmma_rules import ROLES
 from tilegen.targets import CudaTarget
 
 
@@ -35,11 +34,12 @@ class WgmmaGemmPlan(Plan):
     chunks_expression: str
     cluster: int
     split: int
+    parts_of_k: int
+    resident: int
     blocks: int
     cluster_purpose: str
     rows_of_cluster: str
-    step_begin: str
-    step_end: str
+    step_part: str
     cluster_m: int
     group_m: int
     pingpong: int
@@ -118,7 +118,9 @@ class WgmmaGemmPlan(Plan):
         """Derive every number. The schedule must be legal for the problem on the target."""
         bm, bn, bk = schedule.tile
         swap, mma_n = schedule.swap, schedule.mma_n
-        roles = ROLES[schedule.consumers]
+        roles = schedule.roles
+        in_cluster = schedule.cluster_split > 1
+        parts_of_k = schedule.split if schedule.workspace else 1
         chunk = schedule.chunk_n
         staged = schedule.staged(problem)
         tiled = schedule.tile_operand(problem) if staged else ""
@@ -157,14 +159,15 @@ class WgmmaGemmPlan(Plan):
             piece=16 // size,
             chunks_expression="kMmas" if swap else "kMmas * kBlockN / kChunkN",
             cluster=schedule.cluster,
-            split=schedule.split,
-            blocks=schedule.cluster * schedule.split,
+            split=schedule.cluster_split,
+            parts_of_k=parts_of_k,
+            resident=schedule.resident,
+            blocks=schedule.cluster * schedule.cluster_split,
             cluster_purpose=(
-                "which share the steps of K" if schedule.split > 1 else "one below the other in M"
+                "which share the steps of K" if in_cluster else "one below the other in M"
             ),
-            rows_of_cluster="kBlockM" if schedule.split > 1 else "kBlockM * kCluster",
-            step_begin="first_step(shape, rank)" if schedule.split > 1 else "0",
-            step_end="first_step(shape, rank + 1)" if schedule.split > 1 else "shape.steps",
+            rows_of_cluster="kBlockM" if in_cluster else "kBlockM * kCluster",
+            step_part="rank" if in_cluster else "at.part" if parts_of_k > 1 else "",
             cluster_m=schedule.cluster * bm,
             group_m=schedule.group,
             pingpong=int(schedule.pingpong),
@@ -187,7 +190,7 @@ class WgmmaGemmPlan(Plan):
             consumer_registers=roles.consumer,
             empty_arrivals=f"{everyone} * kCluster" if schedule.cluster > 1 else everyone,
             everybody_sync=(
-                "cluster_sync" if schedule.cluster * schedule.split > 1 else "__syncthreads"
+                "cluster_sync" if schedule.cluster > 1 or in_cluster else "__syncthreads"
             ),
             tile_m=(
                 "(group * kGroupM + within % rows) * kCluster + cluster_rank()"
@@ -195,7 +198,7 @@ class WgmmaGemmPlan(Plan):
                 else "group * kGroupM + within % rows"
             ),
             cluster_dims=(
-                "__cluster_dims__(kCluster, 1, 1) " if schedule.cluster * schedule.split > 1 else ""
+                "__cluster_dims__(kCluster, 1, 1) " if schedule.cluster > 1 or in_cluster else ""
             ),
             mma_k=32 // problem.storage.bytes,
             element=problem.storage.cuda,
@@ -244,8 +247,8 @@ class WgmmaGemmPlan(Plan):
 
     @property
     def uses_workspace(self) -> bool:
-        """Whether operands may have to be copied first."""
-        return self.schedule.repack
+        """Whether operands may have to be copied first, or parts of K meet in memory."""
+        return self.schedule.repack or self.parts_of_k > 1
 
     @property
     def unit(self) -> int:

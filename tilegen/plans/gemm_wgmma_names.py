@@ -45,9 +45,9 @@ def staging_words(problem: Gemm, schedule: WgmmaGemm, buffers: int) -> str:
         words += f"C {schedule.consumers} x {buffers} x {schedule.buffer_bytes(problem)}, "
         vectors = schedule.vectors(problem)
         words += f"{' and '.join(vectors)} as floats, " if vectors else ""
-    if schedule.split > 1:
+    if schedule.cluster_split > 1:
         partial = schedule.mma_m * schedule.mma_n * 4
-        words += f"sums of other blocks {schedule.split - 1} x {partial}, "
+        words += f"sums of other blocks {schedule.cluster_split - 1} x {partial}, "
     return words
 
 
@@ -64,7 +64,7 @@ def descriptors(a_k: bool, b_k: bool, block_k: int) -> tuple[tuple[str, int, str
 
 
 def consume(schedule: WgmmaGemm) -> str:
-    if schedule.split > 1:
+    if schedule.cluster_split > 1:
         return "split"
     return "pingpong" if schedule.pingpong else "cooperative"
 
@@ -93,6 +93,8 @@ def wgmma_form(problem: Gemm, schedule: WgmmaGemm) -> tuple:
 
 
 def store(schedule: WgmmaGemm, staged: bool, tiled: str) -> str:
+    if schedule.workspace:
+        return "parts"
     if not staged:
         return "direct"
     if tiled:
@@ -107,9 +109,10 @@ def barrier_primitives(schedule: WgmmaGemm, staged: bool) -> tuple[str, ...]:
     names += ["named_barrier_sync"] if staged or schedule.pingpong else []
     names += ["named_barrier_arrive"] if schedule.pingpong else []
     names += ["fence_proxy_async"] if staged and not schedule.repack else []
-    names += ["cluster_rank", "cluster_sync"] if schedule.cluster * schedule.split > 1 else []
-    if schedule.split > 1:
-        names.append("store_cluster")
+    in_cluster = schedule.cluster_split > 1
+    names += ["cluster_rank", "cluster_sync"] if schedule.cluster > 1 or in_cluster else []
+    names += ["store_cluster"] if in_cluster else []
+    names += ["griddepcontrol_wait", "griddepcontrol_launch"]
     names += ["setmaxnreg_dec", "setmaxnreg_inc"] if schedule.consumers > 1 else []
     return tuple(names)
 
@@ -120,7 +123,7 @@ def tma_primitives(schedule: WgmmaGemm, staged: bool, batched: bool) -> tuple[st
     staged = staged and not schedule.repack
     names += ["tma_store"] if staged else []
     names = [f"{n}_batch" if batched else n for n in names]
-    return (*names, *(["tma_commit", "tma_wait_read"] if staged else []))
+    return ("tma_prefetch_map", *names, *(["tma_commit", "tma_wait_read"] if staged else []))
 
 
 def wgmma_primitives(schedule: WgmmaGemm, staged: bool, tiled: str) -> tuple[str, ...]:

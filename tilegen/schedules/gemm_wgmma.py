@@ -61,7 +61,19 @@ class WgmmaGemm(Schedule):
     )
     split: int = option(
         1,
-        "Blocks of a cluster that share the steps of K of one tile; for few tiles and long K.",
+        "Parts into which the steps of K of a tile are cut, each for another block; for few tiles and long K.",
+        kind=int,
+        unit="parts",
+    )
+    workspace: bool = option(
+        False,
+        "Parts of K meet in a workspace, where a second kernel adds them up, and not in a cluster: for "
+        "more or larger parts than a cluster holds.",
+        kind=bool,
+    )
+    resident: int = option(
+        1,
+        "Blocks on a processor at once, so that one loads while another starts or writes; for small tiles.",
         kind=int,
         unit="blocks",
     )
@@ -122,7 +134,8 @@ class WgmmaGemm(Schedule):
         by_rows = {64: 1, 192: 3}.get(made.mma_m, 2)
         rest["consumers"] = 2 if given.get("pingpong", rest["pingpong"]) else by_rows
         slices = 8 if problem.layout.b_dims[1] == "k" else 64
-        pair = not made.swap and made.split == 1 and made.tile[1] % (2 * slices) == 0
+        alone = made.swap or made.cluster_split > 1 or made.resident > 1
+        pair = not alone and made.tile[1] % (2 * slices) == 0
         rest["cluster"] = 2 if pair else 1
         made = dataclasses.replace(made, **{k: v for k, v in rest.items() if k not in given})
         if "stages" in given:
@@ -130,7 +143,7 @@ class WgmmaGemm(Schedule):
         for stages in range(MOST_STAGES, 2, -1):
             fits = dataclasses.replace(made, stages=stages)
             buffers = max(2, fits.fewest_buffers(problem))
-            if fits.shared_bytes(problem, buffers) <= target.shared_block:
+            if fits.shared_bytes(problem, buffers) <= fits.shared_limit(target):
                 return fits
         return dataclasses.replace(made, stages=2)
 
@@ -143,6 +156,21 @@ class WgmmaGemm(Schedule):
     def mma_n(self) -> int:
         """Extent of the tile along the columns of wgmma: N, or M where the operands are swapped."""
         return self.tile[0] if self.swap else self.tile[1]
+
+    @property
+    def cluster_split(self) -> int:
+        """Blocks of a cluster that share the steps of K of one tile."""
+        return 1 if self.workspace else self.split
+
+    @property
+    def roles(self) -> rules.Roles:
+        """Registers of a thread, by role."""
+        return rules.roles(self.consumers, self.resident)
+
+    def shared_limit(self, target: CudaTarget) -> int:
+        """Bytes of shared memory that a block may have, beside the others on its processor."""
+        share = target.shared_sm // max(1, self.resident) - target.shared_reserved
+        return min(target.shared_block, share // 1024 * 1024)
 
     @property
     def part(self) -> int:
@@ -166,7 +194,8 @@ class WgmmaGemm(Schedule):
         indices = {n.name for s in typed.statements for n in walk(s.value) if isinstance(n, Name)}
         tiles = [name for name, dims in operands.items() if "m" in dims and "n" in dims]
         return (
-            list(outputs) == ["c"]
+            not (self.workspace and self.split > 1)
+            and list(outputs) == ["c"]
             and outputs["c"] in (F16, BF16)
             and len(typed.statements) == 1
             and not indices & {"m", "n", "batch"}
@@ -210,9 +239,8 @@ class WgmmaGemm(Schedule):
         if self.fewest_buffers(problem) > 1:
             return self.chunks
         for count in (2, 3):
-            if (
-                self.chunks % count == 0
-                and self.shared_bytes(problem, count) <= target.shared_block
+            if self.chunks % count == 0 and self.shared_bytes(problem, count) <= self.shared_limit(
+                target
             ):
                 return count
         return 1
@@ -228,7 +256,7 @@ class WgmmaGemm(Schedule):
             vectors = 4 * max(self.tile[0], self.tile[1]) * len(self.vectors(problem))
             staging = self.consumers * (buffers * self.buffer_bytes(problem) + vectors + 8)
         barriers = 2 * 8 * self.stages
-        partial = (self.split - 1) * self.mma_m * self.mma_n * 4
+        partial = (self.cluster_split - 1) * self.mma_m * self.mma_n * 4
         total = self.stages * self.stage_bytes() + staging + partial + barriers
         return -(-total // 1024) * 1024
 
@@ -258,7 +286,9 @@ class WgmmaGemm(Schedule):
         if self.swap:
             words.append("swap")
         if self.split != 1:
-            words.append(f"k{self.split}")
+            words.append(f"k{self.split}{'ws' if self.workspace else ''}")
+        if self.resident != 1:
+            words.append(f"r{self.resident}")
         if self.repack:
             words.append("any")
         if not self.promote:

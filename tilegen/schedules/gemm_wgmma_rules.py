@@ -44,6 +44,18 @@ class Roles:
 # arithmetic spills. The sums stay inside (1 + consumers) * entry.
 ROLES = {1: Roles(255, 255, 255), 2: Roles(168, 40, 232), 3: Roles(128, 32, 160)}
 
+# Registers of a processor, and parts of K that a workspace may hold.
+REGISTERS = 65536
+MOST_PARTS = 64
+
+
+def roles(consumers: int, resident: int) -> Roles:
+    """Registers of a thread by role, with so many blocks on a processor."""
+    if resident == 1:
+        return ROLES[consumers]
+    share = REGISTERS // (128 * (1 + consumers) * resident) // 8 * 8
+    return Roles(share, share, share)
+
 
 def of_shape(schedule: WgmmaGemm, problem: Gemm) -> list[Violation]:
     """Broken rules of tile, roles, cluster and split; with numbers."""
@@ -98,12 +110,30 @@ def of_shape(schedule: WgmmaGemm, problem: Gemm) -> list[Violation]:
         f"a cluster of {schedule.cluster} blocks; 1, 2 and 4 are allowed",
     )
     rule(
-        schedule.split in (1, 2, 4, 8),
+        schedule.workspace or schedule.split in (1, 2, 4, 8),
         "split",
-        f"K split over {schedule.split} blocks; 1, 2, 4 and 8 are allowed",
+        f"K split over {schedule.split} blocks of a cluster; 1, 2, 4 and 8 are allowed, or --workspace true "
+        f"for up to {MOST_PARTS} parts",
     )
     rule(
-        schedule.split == 1 or (schedule.cluster == 1 and not schedule.pingpong),
+        not schedule.workspace or 2 <= schedule.split <= MOST_PARTS,
+        "split",
+        f"a workspace holds 2 to {MOST_PARTS} parts of K, not {schedule.split}",
+    )
+    rule(
+        not (schedule.workspace and (problem.batched or schedule.repack or schedule.pingpong)),
+        "workspace",
+        "parts of K do not meet in a workspace with a batch, with copied operands, or with consumers "
+        "that take turns",
+    )
+    rule(
+        1 <= schedule.resident <= 4 and (schedule.resident == 1 or schedule.consumers == 1),
+        "resident",
+        f"{schedule.resident} blocks of {schedule.consumers} consumers on a processor; 1 to 4 are allowed, "
+        "beyond 1 with one consumer",
+    )
+    rule(
+        schedule.cluster_split == 1 or (schedule.cluster == 1 and not schedule.pingpong),
         "split",
         "blocks that split K share no loads, and have one tile: no turns to take",
     )
@@ -138,7 +168,7 @@ def of_resources(schedule: WgmmaGemm, problem: Gemm, target: CudaTarget) -> list
     bm, bn, bk = schedule.tile
     sums = schedule.accumulators * (2 if schedule.promotes(problem) else 1)
     need = sums + (64 if schedule.reads_operands(problem) else 24)
-    allowed = ROLES[schedule.consumers].consumer
+    allowed = schedule.roles.consumer
     if need > allowed:
         broken.append(
             Violation(
@@ -149,12 +179,14 @@ def of_resources(schedule: WgmmaGemm, problem: Gemm, target: CudaTarget) -> list
             )
         )
     shared = schedule.shared_bytes(problem, schedule.fewest_buffers(problem))
-    if shared > target.shared_block:
+    limit = schedule.shared_limit(target)
+    if shared > limit:
         broken.append(
             Violation(
                 "stages",
                 f"tile {schedule.tile} with {schedule.stages} stages needs {shared} bytes of shared memory; "
-                f"{target} allows {target.shared_block} in a block",
+                f"{target} allows {limit} in a block"
+                + (f" of {schedule.resident}" if schedule.resident > 1 else ""),
             )
         )
     return broken
