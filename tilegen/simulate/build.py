@@ -20,10 +20,13 @@ _CORE = Path(__file__).resolve().parent / "core"
 _NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
 _FLAGS = ("-std=gnu++17", _NATIVE, "-fPIC", "-fno-math-errno", "-fno-trapping-math")
 _USUAL = ("-O2", "-ffp-contract=off")  # every operation rounds
+_COLD = ("-O1", "-ffp-contract=off")  # for what runs seldom: all it costs is its compilation
 _SPECIAL = {
     "tensor.cpp": ("-O3", "-ffp-contract=fast"),  # see there
     "real.cpp": ("-O3", "-ffp-contract=off"),
-    "rounding.cpp": ("-O2", "-ffp-contract=off", "-frounding-math"),
+    "rounding.cpp": (*_COLD, "-frounding-math"),
+    "half.cpp": _COLD,
+    "cold.cpp": _COLD,  # includes several others
 }
 
 
@@ -64,7 +67,10 @@ def core_path() -> Path:
         platform.machine(),
         _processor(),
     ]
-    sources = sorted(_CORE.glob("*.cpp"))
+    together = _with_headers(_CORE / "cold.cpp", {})
+    sources = [path for path in sorted(_CORE.glob("*.cpp")) if path not in together]
+    # Last, for the linker takes the first copy of an inline function that several parts hold.
+    sources.append(_CORE / "cold.cpp")
     keys = {
         source: digest(
             [*common, *_SPECIAL.get(source.name, _USUAL), *_with_headers(source, {}).values()]
@@ -84,7 +90,8 @@ def core_path() -> Path:
 
     def link(folder: Path) -> None:
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            parts = list(pool.map(compile_one, sources))
+            started = {source: pool.submit(compile_one, source) for source in reversed(sources)}
+            parts = [started[source].result() for source in sources]
         command = [
             compiler.path,
             *compiler.flags,

@@ -6,6 +6,17 @@
 
 using namespace sim;
 
+std::vector<Op> &Registry::table() {
+  static std::vector<Op> ops;
+  return ops;
+}
+void Registry::operator()(const char *name, Handler run, uint32_t flags) { table().push_back({name, run, flags}); }
+void Registry::operator()(std::initializer_list<const char *> name, Handler run, uint32_t flags) {
+  std::string whole;
+  for (const char *part : name) whole += part;
+  table().push_back({whole, run, flags});
+}
+
 extern "C" {
 
 struct BufferIn {
@@ -75,7 +86,7 @@ static void *begin(const RunIn *in, std::unique_ptr<Machine> m) {
   m->warps = (m->threads + 31) / 32;
   m->lazy = in->lazy, m->random = in->random, m->detect = in->detect, m->adversarial = in->adversarial, m->strict_wgmma = in->strict;
   m->max_steps = in->max_steps, m->max_findings = size_t(in->max_findings);
-  m->rng.seed(in->seed);
+  m->rng.state = in->seed;
   m->buffers.resize(size_t(in->buffer_count));
   for (int64_t k = 0; k < in->buffer_count; ++k) {
     const BufferIn &b = in->buffers[k];

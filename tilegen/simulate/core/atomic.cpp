@@ -83,13 +83,13 @@ void atomic(Warp &w, const Inst &i, Mask m) {
 }
 
 template <class T>
-void bits(Registry &add, const std::string &t) {
-  add("atom.and." + t, atomic<T, And>), add("atom.or." + t, atomic<T, Or>), add("atom.xor." + t, atomic<T, Xor>);
-  add("atom.exch." + t, atomic<T, Exch>), add("atom.cas." + t, atomic<T, Cas>), add("atom.add." + t, atomic<T, Add>);
+void bits(Registry &add, const char *t) {
+  add({"atom.and.", t}, atomic<T, And>), add({"atom.or.", t}, atomic<T, Or>), add({"atom.xor.", t}, atomic<T, Xor>);
+  add({"atom.exch.", t}, atomic<T, Exch>), add({"atom.cas.", t}, atomic<T, Cas>), add({"atom.add.", t}, atomic<T, Add>);
 }
 template <class T>
-void ordered(Registry &add, const std::string &t) {
-  add("atom.min." + t, atomic<T, Min>), add("atom.max." + t, atomic<T, Max>);
+void ordered(Registry &add, const char *t) {
+  add({"atom.min.", t}, atomic<T, Min>), add({"atom.max.", t}, atomic<T, Max>);
 }
 
 SIM_OPS(atomic) {

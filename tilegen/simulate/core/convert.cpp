@@ -228,16 +228,16 @@ void to_tf32(Warp &w, const Inst &i, Mask m) {
 }
 
 template <class D>
-void integers(Registry &add, const std::string &d) {
-  add("cvt.i" + d + ".i16", integer<D, uint16_t>);
-  add("cvt.i" + d + ".i32", integer<D, uint32_t>);
-  add("cvt.i" + d + ".i64", integer<D, uint64_t>);
+void integers(Registry &add, const char *d) {
+  add({"cvt.i", d, ".i16"}, integer<D, uint16_t>);
+  add({"cvt.i", d, ".i32"}, integer<D, uint32_t>);
+  add({"cvt.i", d, ".i64"}, integer<D, uint64_t>);
 }
 template <class F>
-void reals(Registry &add, const std::string &t) {
-  add("cvt.i16." + t, to_int<F, uint16_t>), add("cvt.i32." + t, to_int<F, uint32_t>), add("cvt.i64." + t, to_int<F, uint64_t>);
-  add("cvt." + t + ".i16", from_int<F, uint16_t>), add("cvt." + t + ".i32", from_int<F, uint32_t>), add("cvt." + t + ".i64", from_int<F, uint64_t>);
-  add("cvt.f16." + t, real<F16, F>), add("cvt.bf16." + t, real<Bf16, F>), add("cvt.f32." + t, real<F32, F>), add("cvt.f64." + t, real<F64, F>);
+void reals(Registry &add, const char *t) {
+  add({"cvt.i16.", t}, to_int<F, uint16_t>), add({"cvt.i32.", t}, to_int<F, uint32_t>), add({"cvt.i64.", t}, to_int<F, uint64_t>);
+  add({"cvt.", t, ".i16"}, from_int<F, uint16_t>), add({"cvt.", t, ".i32"}, from_int<F, uint32_t>), add({"cvt.", t, ".i64"}, from_int<F, uint64_t>);
+  add({"cvt.f16.", t}, real<F16, F>), add({"cvt.bf16.", t}, real<Bf16, F>), add({"cvt.f32.", t}, real<F32, F>), add({"cvt.f64.", t}, real<F64, F>);
 }
 
 SIM_OPS(convert) {

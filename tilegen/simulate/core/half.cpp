@@ -90,23 +90,23 @@ void extreme(Warp &w, const Inst &i, Mask m) {
 }
 
 template <class H, class T>
-void format(Registry &add, const std::string &t, bool ftz) {
-  add("add." + t, two<H, T, Add, false, false>), add("add.sat." + t, two<H, T, Add, false, true>);
-  add("sub." + t, two<H, T, Sub, false, false>), add("sub.sat." + t, two<H, T, Sub, false, true>);
-  add("mul." + t, two<H, T, Mul, false, false>), add("mul.sat." + t, two<H, T, Mul, false, true>);
-  add("fma." + t, fma_of<H, T, false, false, false>), add("fma.sat." + t, fma_of<H, T, false, true, false>);
-  add("fma.relu." + t, fma_of<H, T, false, false, true>);
-  add("neg." + t, sign<H, T, false, false>), add("abs." + t, sign<H, T, true, false>);
-  add("min." + t, extreme<H, T, false, false, false>), add("min.NaN." + t, extreme<H, T, false, true, false>);
-  add("max." + t, extreme<H, T, true, false, false>), add("max.NaN." + t, extreme<H, T, true, true, false>);
-  add("ex2." + t, approx<H, T, Ex2, false>), add("tanh." + t, approx<H, T, Tanh, false>);
-  add("ex2.ftz." + t, approx<H, T, Ex2, true>);
+void format(Registry &add, const char *t, bool ftz) {
+  add({"add.", t}, two<H, T, Add, false, false>), add({"add.sat.", t}, two<H, T, Add, false, true>);
+  add({"sub.", t}, two<H, T, Sub, false, false>), add({"sub.sat.", t}, two<H, T, Sub, false, true>);
+  add({"mul.", t}, two<H, T, Mul, false, false>), add({"mul.sat.", t}, two<H, T, Mul, false, true>);
+  add({"fma.", t}, fma_of<H, T, false, false, false>), add({"fma.sat.", t}, fma_of<H, T, false, true, false>);
+  add({"fma.relu.", t}, fma_of<H, T, false, false, true>);
+  add({"neg.", t}, sign<H, T, false, false>), add({"abs.", t}, sign<H, T, true, false>);
+  add({"min.", t}, extreme<H, T, false, false, false>), add({"min.NaN.", t}, extreme<H, T, false, true, false>);
+  add({"max.", t}, extreme<H, T, true, false, false>), add({"max.NaN.", t}, extreme<H, T, true, true, false>);
+  add({"ex2.", t}, approx<H, T, Ex2, false>), add({"tanh.", t}, approx<H, T, Tanh, false>);
+  add({"ex2.ftz.", t}, approx<H, T, Ex2, true>);
   if (!ftz) return;
-  add("add.ftz." + t, two<H, T, Add, true, false>), add("sub.ftz." + t, two<H, T, Sub, true, false>);
-  add("mul.ftz." + t, two<H, T, Mul, true, false>), add("fma.ftz." + t, fma_of<H, T, true, false, false>);
-  add("fma.ftz.relu." + t, fma_of<H, T, true, false, true>);
-  add("neg.ftz." + t, sign<H, T, false, true>), add("abs.ftz." + t, sign<H, T, true, true>);
-  add("min.ftz." + t, extreme<H, T, false, false, true>), add("max.ftz." + t, extreme<H, T, true, false, true>);
+  add({"add.ftz.", t}, two<H, T, Add, true, false>), add({"sub.ftz.", t}, two<H, T, Sub, true, false>);
+  add({"mul.ftz.", t}, two<H, T, Mul, true, false>), add({"fma.ftz.", t}, fma_of<H, T, true, false, false>);
+  add({"fma.ftz.relu.", t}, fma_of<H, T, true, false, true>);
+  add({"neg.ftz.", t}, sign<H, T, false, true>), add({"abs.ftz.", t}, sign<H, T, true, true>);
+  add({"min.ftz.", t}, extreme<H, T, false, false, true>), add({"max.ftz.", t}, extreme<H, T, true, false, true>);
 }
 
 SIM_OPS(half) {

@@ -185,48 +185,48 @@ void carry(Warp &w, const Inst &i, Mask m) {
 }
 
 template <class T>
-void bits(Registry &add, const std::string &t) {
-  add("add." + t, binary<T, T, T, Add<T>>);
-  add("sub." + t, binary<T, T, T, Sub<T>>);
-  add("mul.lo." + t, binary<T, T, T, MulLo<T>>);
-  add("mad.lo." + t, ternary<T, T, T, T, MadLo<T>>);
-  add("and." + t, binary<T, T, T, And<T>>);
-  add("or." + t, binary<T, T, T, Or<T>>);
-  add("xor." + t, binary<T, T, T, Xor<T>>);
-  add("not." + t, unary<T, T, Invert<T>>);
-  add("cnot." + t, unary<T, T, CNot<T>>);
-  add("shl." + t, binary<T, T, uint32_t, Shl<T>>);
+void bits(Registry &add, const char *t) {
+  add({"add.", t}, binary<T, T, T, Add<T>>);
+  add({"sub.", t}, binary<T, T, T, Sub<T>>);
+  add({"mul.lo.", t}, binary<T, T, T, MulLo<T>>);
+  add({"mad.lo.", t}, ternary<T, T, T, T, MadLo<T>>);
+  add({"and.", t}, binary<T, T, T, And<T>>);
+  add({"or.", t}, binary<T, T, T, Or<T>>);
+  add({"xor.", t}, binary<T, T, T, Xor<T>>);
+  add({"not.", t}, unary<T, T, Invert<T>>);
+  add({"cnot.", t}, unary<T, T, CNot<T>>);
+  add({"shl.", t}, binary<T, T, uint32_t, Shl<T>>);
 }
 template <class T>
-void wide(Registry &add, const std::string &t) {
-  add("mul.wide." + t, binary<W<T>, T, T, MulWide<T>>);
-  add("mad.wide." + t, ternary<W<T>, T, T, W<T>, MadWide<T>>);
+void wide(Registry &add, const char *t) {
+  add({"mul.wide.", t}, binary<W<T>, T, T, MulWide<T>>);
+  add({"mad.wide.", t}, ternary<W<T>, T, T, W<T>, MadWide<T>>);
 }
 template <class T>
-void typed(Registry &add, const std::string &t) {
-  add("mul.hi." + t, binary<T, T, T, MulHi<T>>);
-  add("mad.hi." + t, ternary<T, T, T, T, MadHi<T>>);
-  add("min." + t, binary<T, T, T, Min<T>>);
-  add("max." + t, binary<T, T, T, Max<T>>);
-  add("div." + t, binary<T, T, T, Div<T>>);
-  add("rem." + t, binary<T, T, T, Rem<T>>);
-  add("shr." + t, binary<T, T, uint32_t, Shr<T>>);
-  add("sad." + t, ternary<T, T, T, T, Sad>);
+void typed(Registry &add, const char *t) {
+  add({"mul.hi.", t}, binary<T, T, T, MulHi<T>>);
+  add({"mad.hi.", t}, ternary<T, T, T, T, MadHi<T>>);
+  add({"min.", t}, binary<T, T, T, Min<T>>);
+  add({"max.", t}, binary<T, T, T, Max<T>>);
+  add({"div.", t}, binary<T, T, T, Div<T>>);
+  add({"rem.", t}, binary<T, T, T, Rem<T>>);
+  add({"shr.", t}, binary<T, T, uint32_t, Shr<T>>);
+  add({"sad.", t}, ternary<T, T, T, T, Sad>);
 }
 template <class T>
-void fields(Registry &add, const std::string &t) {
-  add("bfe." + t, ternary<T, T, uint32_t, uint32_t, Bfe<T>>);
-  add("bfind." + t, unary<uint32_t, T, Bfind<T>>);
-  add("bfind.shiftamt." + t, unary<uint32_t, T, BfindShift<T>>);
+void fields(Registry &add, const char *t) {
+  add({"bfe.", t}, ternary<T, T, uint32_t, uint32_t, Bfe<T>>);
+  add({"bfind.", t}, unary<uint32_t, T, Bfind<T>>);
+  add({"bfind.shiftamt.", t}, unary<uint32_t, T, BfindShift<T>>);
 }
 template <class T>
-void carries(Registry &add, const std::string &t) {
-  add("add.cc." + t, carry<T, false, false, true>);
-  add("addc." + t, carry<T, false, true, false>);
-  add("addc.cc." + t, carry<T, false, true, true>);
-  add("sub.cc." + t, carry<T, true, false, true>);
-  add("subc." + t, carry<T, true, true, false>);
-  add("subc.cc." + t, carry<T, true, true, true>);
+void carries(Registry &add, const char *t) {
+  add({"add.cc.", t}, carry<T, false, false, true>);
+  add({"addc.", t}, carry<T, false, true, false>);
+  add({"addc.cc.", t}, carry<T, false, true, true>);
+  add({"sub.cc.", t}, carry<T, true, false, true>);
+  add({"subc.", t}, carry<T, true, true, false>);
+  add({"subc.cc.", t}, carry<T, true, true, true>);
 }
 
 SIM_OPS(integer) {

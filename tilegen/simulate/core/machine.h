@@ -3,7 +3,6 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <random>
 #include <string>
 
 #include "program.h"
@@ -186,6 +185,20 @@ struct Cluster {
   Knowledge released, done;
 };
 
+// Pseudo-random numbers for schedules: the splitmix64 of Steele, Lea and Flood (OOPSLA 2014).
+struct Random {
+  using result_type = uint64_t;
+  uint64_t state = 0;
+  static constexpr uint64_t min() { return 0; }
+  static constexpr uint64_t max() { return ~uint64_t(0); }
+  uint64_t operator()() {
+    uint64_t z = state += 0x9e37'79b9'7f4a'7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58'476d'1ce4'e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d0'49bb'1331'11ebu;
+    return z ^ (z >> 31);
+  }
+};
+
 struct Machine {
   std::vector<Inst> program;
   std::vector<int32_t> pool;
@@ -207,7 +220,7 @@ struct Machine {
   size_t max_findings;
   uint64_t progress = 1;                         // changes of global memory that a spinner could see
   size_t last_buffer = 0;
-  std::mt19937_64 rng;
+  Random rng;
   bool stop = false;
   int current = 0;                               // instruction being executed, for reports
   std::vector<std::vector<uint8_t>> spare;       // register files of finished blocks

@@ -147,9 +147,9 @@ void nothing(Warp &, const Inst &, Mask) {}
 void gpu_fence_op(Warp &w, const Inst &, Mask m) { gpu_fence(w, m); }
 
 template <class T, class R>
-void pair(Registry &add, const std::string &name) {
-  add("ld." + name, load<T, R>);
-  add("st." + name, store<T, R>);
+void pair(Registry &add, const char *name) {
+  add({"ld.", name}, load<T, R>);
+  add({"st.", name}, store<T, R>);
 }
 
 SIM_OPS(memory) {

@@ -1,29 +1,12 @@
 // Comparisons, selection, predicate logic and moves (PTX ISA 9.7.5 to 9.7.7, 9.7.9).
-#include "lanes.h"
+#include "compare.h"
 #include "numbers.h"
 
 namespace sim {
 namespace {
 
-struct Eq { template <class T> static bool of(T a, T b) { return a == b; } };
-struct Ne { template <class T> static bool of(T a, T b) { return a != b && a == a && b == b; } };
-struct Lt { template <class T> static bool of(T a, T b) { return a < b; } };
-struct Le { template <class T> static bool of(T a, T b) { return a <= b; } };
-struct Gt { template <class T> static bool of(T a, T b) { return a > b; } };
-struct Ge { template <class T> static bool of(T a, T b) { return a >= b; } };
-template <class F> struct Or_nan { template <class T> static bool of(T a, T b) { return a != a || b != b || F::of(a, b); } };
-struct Num { template <class T> static bool of(T a, T b) { return a == a && b == b; } };
-struct Nan { template <class T> static bool of(T a, T b) { return a != a || b != b; } };
-
-struct AsF16 { using type = uint16_t; static float to(uint16_t v) { return f16_to(v); } };
-struct AsBf16 { using type = uint16_t; static float to(uint16_t v) { return bf16_to(v); } };
 template <class T> struct As { using type = T; static T to(T v) { return v; } };
 template <class T> struct AsFlushed { using type = T; static T to(T v) { return flush(v); } };
-
-Mask combine(int op, Mask a, Mask c) { return op == 1 ? a & c : op == 2 ? a | c : op == 3 ? a ^ c : a; }
-void store(Warp &w, int p, Mask m, Mask v) {
-  if (p > 1) w.preds[p] = (w.preds[p] & ~m) | (v & m);
-}
 
 // a: p, q or -1, operand, operand, combining predicate; imm: none, and, or, xor.
 template <class A, class F>
@@ -32,56 +15,21 @@ void setp(Warp &w, const Inst &i, Mask m) {
   Mask r = 0;
   for (int l = 0; l < kLanes; ++l) r |= Mask(F::of(A::to(a[l]), A::to(b[l]))) << l;
   Mask c = i.imm ? w.pred(i.a[4]) : 0;
-  store(w, i.a[0], m, combine(int(i.imm), r, c));
-  store(w, i.a[1], m, combine(int(i.imm), ~r, c));
-}
-// f16x2: one result for each half, or both combined is not offered by PTX; p is the low half, q the high.
-template <class A, class F>
-void setp2(Warp &w, const Inst &i, Mask m) {
-  const uint32_t *a = w.in<uint32_t>(i.a[2]), *b = w.in<uint32_t>(i.a[3]);
-  Mask lo = lane_bits(kFull, [=](int l) { return F::of(A::to(uint16_t(a[l])), A::to(uint16_t(b[l]))); });
-  Mask hi = lane_bits(kFull, [=](int l) { return F::of(A::to(uint16_t(a[l] >> 16)), A::to(uint16_t(b[l] >> 16))); });
-  Mask c = i.imm ? w.pred(i.a[4]) : 0;
-  store(w, i.a[0], m, combine(int(i.imm), lo, c));
-  store(w, i.a[1], m, combine(int(i.imm), hi, c));
-}
-// set on packed halves: 1.0 or all ones in each half (imm: the pattern). Other types are setp and selp.
-template <class A, class F>
-void set2(Warp &w, const Inst &i, Mask m) {
-  const uint32_t *a = w.in<uint32_t>(i.a[1]), *b = w.in<uint32_t>(i.a[2]);
-  uint32_t yes = uint32_t(i.imm) & 0xffff;
-  each_lane(w.out<uint32_t>(i.a[0]), m, [=](int l) {
-    return (F::of(A::to(uint16_t(a[l])), A::to(uint16_t(b[l]))) ? yes : 0) |
-           (F::of(A::to(uint16_t(a[l] >> 16)), A::to(uint16_t(b[l] >> 16))) ? yes << 16 : 0);
-  });
-}
-
-template <class A>
-void ordered(Registry &add, const std::string &t) {
-  add("setp.eq." + t, setp<A, Eq>), add("setp.ne." + t, setp<A, Ne>), add("setp.lt." + t, setp<A, Lt>);
-  add("setp.le." + t, setp<A, Le>), add("setp.gt." + t, setp<A, Gt>), add("setp.ge." + t, setp<A, Ge>);
+  store_predicate(w, i.a[0], m, combine(int(i.imm), r, c));
+  store_predicate(w, i.a[1], m, combine(int(i.imm), ~r, c));
 }
 template <class A>
-void unordered(Registry &add, const std::string &t) {
+void ordered(Registry &add, const char *t) {
+  add({"setp.eq.", t}, setp<A, Eq>), add({"setp.ne.", t}, setp<A, Ne>), add({"setp.lt.", t}, setp<A, Lt>);
+  add({"setp.le.", t}, setp<A, Le>), add({"setp.gt.", t}, setp<A, Gt>), add({"setp.ge.", t}, setp<A, Ge>);
+}
+template <class A>
+void unordered(Registry &add, const char *t) {
   ordered<A>(add, t);
-  add("setp.equ." + t, setp<A, Or_nan<Eq>>), add("setp.neu." + t, setp<A, Or_nan<Ne>>);
-  add("setp.ltu." + t, setp<A, Or_nan<Lt>>), add("setp.leu." + t, setp<A, Or_nan<Le>>);
-  add("setp.gtu." + t, setp<A, Or_nan<Gt>>), add("setp.geu." + t, setp<A, Or_nan<Ge>>);
-  add("setp.num." + t, setp<A, Num>), add("setp.nan." + t, setp<A, Nan>);
-}
-template <class A, class F>
-void packed_one(Registry &add, const std::string &c, const std::string &t) {
-  add("setp." + c + "." + t + "x2", setp2<A, F>);
-  add("set." + c + "." + t + "x2", set2<A, F>);
-}
-template <class A>
-void packed(Registry &add, const std::string &t) {
-  packed_one<A, Eq>(add, "eq", t), packed_one<A, Ne>(add, "ne", t), packed_one<A, Lt>(add, "lt", t);
-  packed_one<A, Le>(add, "le", t), packed_one<A, Gt>(add, "gt", t), packed_one<A, Ge>(add, "ge", t);
-  packed_one<A, Or_nan<Eq>>(add, "equ", t), packed_one<A, Or_nan<Ne>>(add, "neu", t);
-  packed_one<A, Or_nan<Lt>>(add, "ltu", t), packed_one<A, Or_nan<Gt>>(add, "gtu", t);
-  packed_one<A, Or_nan<Le>>(add, "leu", t), packed_one<A, Or_nan<Ge>>(add, "geu", t);
-  packed_one<A, Num>(add, "num", t), packed_one<A, Nan>(add, "nan", t);
+  add({"setp.equ.", t}, setp<A, Or_nan<Eq>>), add({"setp.neu.", t}, setp<A, Or_nan<Ne>>);
+  add({"setp.ltu.", t}, setp<A, Or_nan<Lt>>), add({"setp.leu.", t}, setp<A, Or_nan<Le>>);
+  add({"setp.gtu.", t}, setp<A, Or_nan<Gt>>), add({"setp.geu.", t}, setp<A, Or_nan<Ge>>);
+  add({"setp.num.", t}, setp<A, Num>), add({"setp.nan.", t}, setp<A, Nan>);
 }
 
 template <class T>
@@ -99,7 +47,7 @@ void slct(Warp &w, const Inst &i, Mask m) {
 template <int kOp>
 void logic(Warp &w, const Inst &i, Mask m) {
   Mask a = w.pred(i.a[1]), b = w.pred(i.a[2]);
-  store(w, i.a[0], m, kOp == 0 ? a & b : kOp == 1 ? a | b : kOp == 2 ? a ^ b : kOp == 3 ? ~a : a);
+  store_predicate(w, i.a[0], m, kOp == 0 ? a & b : kOp == 1 ? a | b : kOp == 2 ? a ^ b : kOp == 3 ? ~a : a);
 }
 template <class T>
 void mov(Warp &w, const Inst &i, Mask m) {
@@ -131,8 +79,6 @@ SIM_OPS(predicate) {
   ordered<As<uint16_t>>(add, "u16"), ordered<As<int16_t>>(add, "s16"), ordered<As<uint32_t>>(add, "u32");
   ordered<As<int32_t>>(add, "s32"), ordered<As<uint64_t>>(add, "u64"), ordered<As<int64_t>>(add, "s64");
   unordered<As<float>>(add, "f32"), unordered<As<double>>(add, "f64"), unordered<AsFlushed<float>>(add, "ftz.f32");
-  unordered<AsF16>(add, "f16"), unordered<AsBf16>(add, "bf16");
-  packed<AsF16>(add, "f16"), packed<AsBf16>(add, "bf16");
   add("selp.b16", selp<uint16_t>), add("selp.b32", selp<uint32_t>), add("selp.b64", selp<uint64_t>);
   add("slct.b32.s32", slct<uint32_t, int32_t>), add("slct.b32.f32", slct<uint32_t, float>);
   add("slct.b64.s32", slct<uint64_t, int32_t>), add("slct.b64.f32", slct<uint64_t, float>);

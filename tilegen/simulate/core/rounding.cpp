@@ -40,18 +40,18 @@ void rounded(Warp &w, const Inst &i, Mask m) {
 }
 
 template <class T, int kOperation>
-void modes(Registry &add, const std::string &name, const std::string &type) {
-  add(name + ".rz." + type, rounded<T, kOperation, FE_TOWARDZERO, false>);
-  add(name + ".rm." + type, rounded<T, kOperation, FE_DOWNWARD, false>);
-  add(name + ".rp." + type, rounded<T, kOperation, FE_UPWARD, false>);
+void modes(Registry &add, const char *name, const char *type) {
+  add({name, ".rz.", type}, rounded<T, kOperation, FE_TOWARDZERO, false>);
+  add({name, ".rm.", type}, rounded<T, kOperation, FE_DOWNWARD, false>);
+  add({name, ".rp.", type}, rounded<T, kOperation, FE_UPWARD, false>);
   if (sizeof(T) == 4) {
-    add(name + ".rz.ftz." + type, rounded<T, kOperation, FE_TOWARDZERO, true>);
-    add(name + ".rm.ftz." + type, rounded<T, kOperation, FE_DOWNWARD, true>);
-    add(name + ".rp.ftz." + type, rounded<T, kOperation, FE_UPWARD, true>);
+    add({name, ".rz.ftz.", type}, rounded<T, kOperation, FE_TOWARDZERO, true>);
+    add({name, ".rm.ftz.", type}, rounded<T, kOperation, FE_DOWNWARD, true>);
+    add({name, ".rp.ftz.", type}, rounded<T, kOperation, FE_UPWARD, true>);
   }
 }
 template <class T>
-void all_modes(Registry &add, const std::string &type) {
+void all_modes(Registry &add, const char *type) {
   modes<T, 0>(add, "add", type), modes<T, 1>(add, "sub", type), modes<T, 2>(add, "mul", type);
   modes<T, 3>(add, "div", type), modes<T, 4>(add, "fma", type), modes<T, 5>(add, "rcp", type);
   modes<T, 6>(add, "sqrt", type);

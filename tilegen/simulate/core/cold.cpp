@@ -1,0 +1,12 @@
+// What runs seldom, compiled as one part: reading the headers anew for each would cost more than their own code.
+#include "api.cpp"
+#include "atomic.cpp"
+#include "barrier.cpp"
+#include "box.cpp"
+#include "bulk.cpp"
+#include "exit.cpp"
+#include "half_predicate.cpp"
+#include "mbarrier.cpp"
+#include "registers.cpp"
+#include "report.cpp"
+#include "tma.cpp"
