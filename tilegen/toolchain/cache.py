@@ -6,6 +6,7 @@ them can be written, a folder of the user's under the system's temporary folder,
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -13,8 +14,13 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None
 
 # Entries not used for the longest time go first once the cache is larger than this.
 LIMIT_BYTES = 2 << 30
@@ -61,6 +67,27 @@ def digest(parts: Iterable[str | bytes]) -> str:
     return state.hexdigest()[:32]
 
 
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Hold a lock against other processes and threads; where files cannot be locked, hold nothing."""
+    while True:
+        with lock.open("wb") as file:
+            if fcntl:
+                with contextlib.suppress(OSError):  # some network file systems have no locks
+                    fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                current = lock.stat().st_ino == os.fstat(file.fileno()).st_ino
+            except FileNotFoundError:
+                current = False
+            if current:
+                try:
+                    yield
+                finally:
+                    lock.unlink(missing_ok=True)
+                return
+        # Whoever held it before removed the file that was opened here.
+
+
 def cached(kind: str, key: str, names: tuple[str, ...], build: Callable[[Path], None]) -> Path:
     """The folder `kind-key` in the cache, holding `names`; built once, and whole or not at all.
 
@@ -69,14 +96,30 @@ def cached(kind: str, key: str, names: tuple[str, ...], build: Callable[[Path], 
         key: digest of everything that the result depends on.
         names: files that the finished folder holds.
         build: fills an empty folder. It is renamed into place when it holds every name, so a process
-            that is killed leaves nothing under the final name, and of two processes that build at
-            once one wins and both use its result.
+            that is killed leaves nothing under the final name. Of two processes that want the same
+            entry one builds and the other waits for it.
     """
     root = cache_dir()
     final = root / f"{kind}-{key}"
-    if all((final / name).exists() for name in names):
-        os.utime(final)
+    if _whole(final, names):
         return final
+    with _alone(root / f".{kind}-{key}.lock"):
+        if not _whole(final, names):
+            _make(kind, final, names, build)
+    _shrink(root, keep=final)
+    return final
+
+
+def _whole(final: Path, names: tuple[str, ...]) -> bool:
+    """Whether an entry is there; if so, it counts as used now."""
+    if not all((final / name).exists() for name in names):
+        return False
+    os.utime(final)
+    return True
+
+
+def _make(kind: str, final: Path, names: tuple[str, ...], build: Callable[[Path], None]) -> None:
+    root = final.parent
     with tempfile.TemporaryDirectory(prefix=f".{kind}-", dir=root) as scratch:
         made = Path(scratch) / "out"
         made.mkdir()
@@ -91,8 +134,6 @@ def cached(kind: str, key: str, names: tuple[str, ...], build: Callable[[Path], 
             if not all((final / name).exists() for name in names):
                 final.rename(Path(scratch) / "damaged")
                 made.rename(final)
-    _shrink(root, keep=final)
-    return final
 
 
 def _size(folder: Path) -> int:
@@ -100,13 +141,17 @@ def _size(folder: Path) -> int:
 
 
 def _shrink(root: Path, keep: Path) -> None:
-    """Drop the entries used least recently until the cache fits, and scratch older than a day."""
+    """Drop the entries used least recently until the cache fits, and scratch and locks older than a day."""
     entries = []
     for folder in root.iterdir():
         try:
             if folder.name.startswith("."):
-                if time.time() - folder.stat().st_mtime > 86400:
+                if time.time() - folder.stat().st_mtime <= 86400:
+                    continue
+                if folder.is_dir():
                     shutil.rmtree(folder, ignore_errors=True)
+                else:
+                    folder.unlink()
             elif folder.is_dir() and folder != keep:
                 entries.append((folder.stat().st_mtime, folder, _size(folder)))
         except FileNotFoundError:
