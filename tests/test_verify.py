@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tilegen.errors import CheckFailed
 from tilegen.plans import make_plan
 from tilegen.spec import KernelSpec
 from tilegen.verify.guarded import guarded
 from tilegen.verify.oracle import verify
+from tilegen.verify.workers import each
 from tilegen.values import BF16, F32
 
 
@@ -97,3 +99,17 @@ def test_guarded_arrays_are_poisoned_and_placed(dtype, shape):
         if place.array.size:
             assert (place.array.ctypes.data - offset * dtype.bytes) % 256 == 0
             assert np.isnan(place.array.astype(np.float64)).all()
+
+
+def doubled(text: str) -> int:
+    if not text.isdigit():
+        raise CheckFailed(f"'{text}' is no number", "Give digits.")
+    return 2 * int(text)
+
+
+def test_work_in_other_processes_comes_back_in_order_and_so_do_errors():
+    results = each(doubled, ["30", "1", "two", "4"], jobs=2)
+    assert [next(results), next(results)] == [60, 2]
+    with pytest.raises(CheckFailed, match="'two' is no number") as error:
+        next(results)
+    assert error.value.hint == "Give digits."

@@ -66,6 +66,12 @@ GlobOption = Annotated[
     str,
     typer.Option("--kernels", metavar="GLOB", help="Only kernels of the list whose name matches."),
 ]
+JobsOption = Annotated[
+    Optional[int],
+    typer.Option(
+        "--jobs", min=1, help="Kernels at once. Default: as many as processors.", show_default=False
+    ),
+]
 
 
 def given_fields(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -12,11 +14,12 @@ from tilegen.artifacts import project
 from tilegen.cli import options as opt
 from tilegen.cli.console import out
 from tilegen.cli.mutate import mutate
-from tilegen.emit.render import render
+from tilegen.emit.render import Rendered, render
 from tilegen.errors import UsageError
 from tilegen.simulate import Options
 from tilegen.targets import CudaTarget
 from tilegen.verify.simulated import simulate_case
+from tilegen.verify.workers import each
 
 ORDERS = ("deterministic", "lazy", "random")
 
@@ -45,6 +48,7 @@ def simulate(
     multiprocessors: Annotated[
         Optional[int], typer.Option("--multiprocessors", help="Of the simulated card.")
     ] = None,
+    jobs: opt.JobsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     mutated: Annotated[
         bool, typer.Option("--mutate", help="Weaken each synchronisation instruction in turn.")
@@ -72,15 +76,28 @@ def simulate(
     cuda = [render(s, project.style()) for s in specs if isinstance(s.target, CudaTarget)]
     if mutated:
         return mutate(cuda, reviewed, page, runs)
+    work = [
+        (made, Options(order=order, seed=number, adversarial_elect=order == "random"))
+        for made in cuda
+        for number in range(seed, seed + runs)
+    ]
     status, rows = 0, []
-    for made in cuda:
-        for number in range(seed, seed + runs):
-            options = Options(order=order, seed=number, adversarial_elect=order == "random")
-            found = simulate_case(made, sizes, options, multiprocessors)
-            status = max(status, 0 if found.ok else 1)
-            rows.append(found.as_dict())
-            if not as_json:
-                out.print(found.text(costs))
+    for ok, row, text in each(functools.partial(_one, sizes, multiprocessors, costs), work, jobs):
+        status = max(status, 0 if ok else 1)
+        rows.append(row)
+        if not as_json:
+            out.print(text)
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
     return status
+
+
+def _one(
+    sizes: Mapping[str, int],
+    multiprocessors: int | None,
+    costs: bool,
+    work: tuple[Rendered, Options],
+) -> tuple[bool, dict[str, object], str]:
+    """Simulate a kernel: whether it is right, the result for JSON, and the report."""
+    found = simulate_case(work[0], sizes, work[1], multiprocessors)
+    return found.ok, found.as_dict(), found.text(costs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tilegen.emit.render import Rendered
@@ -96,6 +97,17 @@ def _cpu(kernel: Rendered, seeds: int) -> Outcome:
     )
 
 
+def has_gpu() -> bool:
+    """Whether a GPU is here that PyCUDA can use."""
+    from tilegen.runtime import gpu
+
+    try:
+        gpu.device_name()
+    except ToolMissing:
+        return False
+    return True
+
+
 def _cuda(kernel: Rendered, seeds: int) -> Outcome:
     target: CudaTarget = kernel.spec.target
     try:
@@ -103,10 +115,10 @@ def _cuda(kernel: Rendered, seeds: int) -> Outcome:
     except ToolMissing as error:
         why = f"not compiled: {error.message}"
         return Outcome(kernel.stem, "skipped", why, why, error.hint.splitlines())
-    build.require_no_spill(kernel, target)
     why_not = _why_no_gpu(target)
     if why_not:
         return _simulated(kernel, why_not)
+    build.require_no_spill(kernel, target)
     from tilegen.runtime import gpu
 
     here = gpu.compute_capability()
@@ -132,10 +144,16 @@ def _why_no_gpu(target: CudaTarget) -> str:
 def _simulated(kernel: Rendered, why_not: str) -> Outcome:
     """Run the kernel in the simulator, over the cases that are small enough for it."""
     from tilegen.runtime.simulated import SimulatedKernel
+    from tilegen.simulate.build import core_path
     from tilegen.verify.simulated import MOST_FLOPS
 
+    with ThreadPoolExecutor(2) as pool:  # three compilations that do not need each other
+        core = pool.submit(core_path)
+        made = pool.submit(SimulatedKernel, kernel)
+        build.require_no_spill(kernel, kernel.spec.target)
     try:
-        runner = SimulatedKernel(kernel)
+        core.result()
+        runner = made.result()
     except ToolMissing as error:
         why = f"compiled, not run: {why_not}; not simulated: {error.message}"
         return Outcome(kernel.stem, "compiled", why, why)
