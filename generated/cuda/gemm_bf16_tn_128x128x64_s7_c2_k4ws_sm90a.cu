@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s7 c2 k4ws
-// Inputs    ea1891285216  (command, templates and emitter)
-// Body      306d2d72b98a  (everything below this comment)
+// Inputs    6eb7c785e8a6  (command, templates and emitter)
+// Body      addd45f82692  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x128x64_s7_c2_k4ws_sm90a.h"
@@ -570,7 +570,7 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_128x128x64_s7_c2_k4ws_sm90a(
   config.attrs = &overlap;
   config.numAttrs = 1;
   const cudaError_t launched = cudaLaunchKernelEx(&config, kernel, map_a, map_b, shape,
-                                                    static_cast<Sum *>(workspace));
+                                                  static_cast<Sum *>(workspace));
   if (launched != cudaSuccess) {
     return launched;
   }

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2 any
-// Inputs    79ade34d75e7  (command, templates and emitter)
+// Inputs    b64b3e34f5cd  (command, templates and emitter)
 // Body      43193485dde3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s5 c2 pp
-// Inputs    5b76492e6247  (command, templates and emitter)
+// Inputs    01cac87603a8  (command, templates and emitter)
 // Body      789b1079f0a9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

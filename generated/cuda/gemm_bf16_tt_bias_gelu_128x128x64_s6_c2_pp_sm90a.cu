@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    268deb93125c  (command, templates and emitter)
+// Inputs    16b711e8dc92  (command, templates and emitter)
 // Body      174480e46bf3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

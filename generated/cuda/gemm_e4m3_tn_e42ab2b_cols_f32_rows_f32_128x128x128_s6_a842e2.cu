@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2
-// Inputs    77bc36391239  (command, templates and emitter)
+// Inputs    743b9451d58b  (command, templates and emitter)
 // Body      f18700e5af60  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

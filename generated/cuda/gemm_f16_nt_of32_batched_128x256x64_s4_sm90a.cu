@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  128x256x64 s4
-// Inputs    dd5c5a05bb00  (command, templates and emitter)
+// Inputs    ec2610d99216  (command, templates and emitter)
 // Body      b86ae77229f9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

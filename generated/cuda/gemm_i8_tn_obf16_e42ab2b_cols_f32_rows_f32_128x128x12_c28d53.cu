@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2 pp
-// Inputs    cb01c08534ba  (command, templates and emitter)
+// Inputs    11e4e3ee2780  (command, templates and emitter)
 // Body      9bd1ef15fa7a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s7 c2 pp
-// Inputs    ea9ad9c6f9da  (command, templates and emitter)
+// Inputs    d3cf6a430da0  (command, templates and emitter)
 // Body      2fa6f4b9e306  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
