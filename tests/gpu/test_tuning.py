@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 
 import pytest
 
 from tilegen.bench.suites import BenchCase
+from tilegen.errors import ArgumentError
+from tilegen.schedules.gemm_mma import MmaGemm
 from tilegen.schedules.gemm_simt import SimtGemm
 from tilegen.targets import target
+from tilegen.toolchain import build
 from tilegen.tune import candidates
 from tilegen.tune.executors import local
 from tilegen.tune.search import Budget
-from tilegen.tune.trial import Rules
+from tilegen.tune.trial import Rules, measure
 from tilegen.tune.tuner import Settings, Tuner
+from tilegen.verify.oracle import verify
 
 pytestmark = pytest.mark.gpu
 
 CASE = BenchCase("gemm", {"dtype": "f32"}, {"m": 1024, "n": 1024, "k": 1024})
 WHERE = target("sm_90a")
+HALF = BenchCase("gemm", {"dtype": "f16"}, {}).spec(WHERE).problem
 SMALL = list(itertools.islice(SimtGemm.space(CASE.spec(WHERE).problem, WHERE), 8))
 
 # What each planted candidate does before it computes; by its place in the space.
@@ -76,6 +82,30 @@ def test_candidates_that_hang_crash_err_or_do_not_compile_cost_only_themselves(t
     assert "illegal" in outcomes[2].reason and "illegal" in outcomes[6].reason
     assert one.row.schedule in {one.search.candidate(p).schedule for p in (0, 7)}
     assert one.row.peers["torch"] > 0 and one.row.verified
+
+
+def test_K13_a_launch_that_fails_leaves_nothing_behind():
+    from tilegen.runtime import gpu
+
+    kernel = candidates.candidate(MmaGemm.default(HALF, WHERE), HALF, WHERE, 0).kernel
+    text = kernel.files[kernel.source]
+    # Twenty stages of 16 KB are 320 KB of shared memory.
+    more = re.sub(r"constexpr int kStages = \d+;", "constexpr int kStages = 20;", text)
+    assert more != text
+    bad = dataclasses.replace(kernel, files={**kernel.files, kernel.source: more})
+    loaded = [gpu.GpuKernel(k.plan, build.library(k), k.symbol) for k in (bad, kernel)]
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="the launcher returned"):
+            verify(bad.plan, loaded[0].run, limit=10**6)
+        assert verify(kernel.plan, loaded[1].run, limit=10**6).ok
+
+
+def test_K23_the_same_schedule_takes_the_same_time_first_and_last(tmp_path):
+    search = tuner(tmp_path, candidates.candidate, SMALL[:5]).tune(CASE, lambda s: None).search
+    rules = dataclasses.replace(search.rules, rounds=5)
+    again = [measure(search.job(p), search.job(0), search.sizes, rules) for p in [1, *range(5), 1]]
+    assert all(outcome.ok for outcome in again)
+    assert again[0].speedup == pytest.approx(again[-1].speedup, rel=0.02)
 
 
 def test_K19_K21_repeated_searches_agree(tmp_path):

@@ -82,7 +82,7 @@ def test_the_nearest_row_in_reach_is_found(path):
 @pytest.mark.parametrize(
     "broken", ["{", "\0\x01\xff\xfe junk", "<<<<<<< ours", 'x = "', "speedup ="]
 )
-def test_a_broken_part_is_told_with_its_line_and_the_rest_is_used(path, broken):
+def test_K11_a_broken_part_is_told_with_its_line_and_the_rest_is_used(path, broken):
     update(path, [row(8), row(64), row(512)])
     lines = path.read_text().splitlines()
     starts = [i for i, line in enumerate(lines) if line == "[[row]]"]
@@ -97,7 +97,7 @@ def test_a_broken_part_is_told_with_its_line_and_the_rest_is_used(path, broken):
     assert broken in path.with_name("gemm.toml.broken").read_text()
 
 
-def test_a_file_of_junk_does_not_stop_anything(path):
+def test_K11_a_file_of_junk_does_not_stop_anything(path):
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff\x00{{{")
     assert find(path).row is None
@@ -111,7 +111,7 @@ def test_a_truncated_file_loses_only_its_last_row(path):
     assert [r.sizes["m"] for r in table.rows] == [8] and len(table.faults) == 1
 
 
-def test_a_kernel_that_changed_since_makes_its_row_stale(path, monkeypatch):
+def test_K01_a_kernel_that_changed_since_makes_its_row_stale(path, monkeypatch):
     update(path, [row(64)])
     assert find(path).row is not None
     monkeypatch.setattr(words, "kernel_digest", lambda spec: "0123456789ab")
@@ -129,14 +129,14 @@ def test_a_schedule_that_is_no_longer_legal_makes_its_row_stale(path):
 
 
 @pytest.mark.parametrize("digest", ["", "unknown"])
-def test_a_row_without_metadata_is_unused_until_it_is_tuned_again(path, digest):
+def test_K05_a_row_without_metadata_is_unused_until_it_is_tuned_again(path, digest):
     update(path, [row(64, digest=digest)])
     assert find(path).row is None
     update(path, [row(64)])
     assert find(path).row is not None
 
 
-def test_a_table_of_another_device_is_kept_and_not_used(path):
+def test_K03_a_table_of_another_device_is_kept_and_not_used(path):
     update(path, [row(64)])
     elsewhere = table_path(path.parent.parent, "other-cpu", "gemm")
     elsewhere.parent.mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import time
 import pytest
 
 from tests.conftest import ROOT
+from tilegen.bench import cpu, gpu
 from tilegen.bench.suites import BenchCase
 from tilegen.errors import CheckFailed
 from tilegen.schedules.gemm_packed import PackedGemm
@@ -64,7 +66,7 @@ def tuner(settings, emit=candidates.candidate, schedules=tuple(SMALL)):
     return Tuner(settings, local(2), emit, lambda *_: candidates.Space(schedules))
 
 
-def test_candidates_that_hang_crash_err_or_do_not_compile_cost_only_themselves(settings):
+def test_K15_candidates_that_hang_crash_err_or_do_not_compile_cost_only_themselves(settings):
     settings = dataclasses.replace(settings, rules=dataclasses.replace(settings.rules, timeout=8.0))
     told = []
     one = tuner(settings, planted).tune(CASE, lambda state: told.append(state.done))
@@ -208,7 +210,40 @@ def test_ties_go_to_the_first_and_noise_never_replaces_the_default(ratios, winne
     assert pick(ratios) == winner
 
 
-def test_a_failed_trial_is_never_the_best():
+@pytest.mark.parametrize("seed", range(5))
+def test_K21_noise_never_costs_more_than_three_per_cent(seed):
+    """Five searches of one problem: winners may differ, but none is far from the best, and ties do not flip."""
+    draw = random.Random(seed)
+    true = {"default": 1.0, "a": 1.19, "b": 1.2, "c": 1.195, "d": 0.7}
+    rounds = range(15)
+    times = {n: [draw.lognormvariate(0, 0.02) / speed for _ in rounds] for n, speed in true.items()}
+    ratios = {n: [b / t for b, t in zip(times["default"], times[n])] for n in true}
+    assert true[pick(ratios)] >= 0.97 * 1.2
+    alike = {n: [b * speed for b in ratios["default"]] for n, speed in true.items()}
+    assert pick(alike) == "a"
+
+
+def test_K23_a_timing_does_not_depend_on_what_was_timed_before(monkeypatch):
+    now = 0.0
+
+    def call(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(cpu.time, "perf_counter", lambda: now)
+    first = cpu.time_calls(lambda: call(0.003))
+    for number in range(1, 50):
+        assert cpu.time_calls(lambda: call(0.001 * number)) == pytest.approx(0.001 * number)
+    assert cpu.time_calls(lambda: call(0.003)) == pytest.approx(first) == pytest.approx(0.003)
+
+
+def test_K19_inputs_are_rotated_past_any_cache():
+    for size in (1 << 20, 3 << 20, 100 << 20, 256 << 20, 5 << 30):
+        assert gpu.input_sets(size) * size >= 256 << 20
+        assert gpu.input_sets(size) >= 2
+
+
+def test_K17_a_failed_trial_is_never_the_best():
     failed = Outcome("time", "returned 22", "3 cases", (), ())
     assert failed.speedup == 0.0 and not failed.ok
     assert Outcome(verified="3 cases").speedup == 0.0

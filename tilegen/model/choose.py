@@ -13,7 +13,7 @@ from typing import Any
 
 from tilegen import fields, registry
 from tilegen.errors import IllegalSchedule, UsageError
-from tilegen.model import gemm_cpu, gemm_cuda
+from tilegen.model import gemm_cpu, gemm_cuda, gemm_cuda_space
 from tilegen.model.estimate import Estimate
 from tilegen.plans import make_plan
 from tilegen.problems.base import Problem
@@ -21,16 +21,17 @@ from tilegen.schedules.base import Schedule
 from tilegen.spec import KernelSpec
 from tilegen.targets import CudaTarget, Target
 
-_MODELS: dict[tuple[str, str], ModuleType] = {
-    ("gemm", "cuda"): gemm_cuda,
-    ("gemm", "c_openmp"): gemm_cpu,
+# By operator and backend: what estimates, and what lists schedules worth an estimate.
+_MODELS: dict[tuple[str, str], tuple[ModuleType, ModuleType]] = {
+    ("gemm", "cuda"): (gemm_cuda, gemm_cuda_space),
+    ("gemm", "c_openmp"): (gemm_cpu, gemm_cpu),
 }
 
 
-def model_of(problem: Problem, where: Target) -> ModuleType | None:
+def model_of(problem: Problem, where: Target) -> tuple[ModuleType, ModuleType] | None:
     """The model that knows the problem's default schedule on the target, or None."""
-    model = _MODELS.get((problem.operator, where.backend))
-    return model if model is not None and model.knows(problem, where) else None
+    found = _MODELS.get((problem.operator, where.backend))
+    return found if found is not None and found[0].knows(problem, where) else None
 
 
 @functools.lru_cache(maxsize=65536)
@@ -71,10 +72,11 @@ def rank(
     model = model_of(problem, where)
     if model is None:
         return []
+    estimates, space = model
     given = dict(given or {})
     name = given.pop("schedule", "")
     found: dict[Schedule, None] = {}
-    for schedule in model.candidates(problem, where, sizes):
+    for schedule in space.candidates(problem, where, sizes):
         if name in ("", type(schedule).name) and schedule not in found:
             if _has(schedule, given) and _legal(schedule, problem, where):
                 found[schedule] = None
@@ -85,9 +87,9 @@ def rank(
             f"the model has no schedule with {', '.join(f'{k}={v}' for k, v in given.items())}",
             "Leave the sizes out to take the stated rule for the other fields.",
         )
-    estimates = [model.estimate(s, problem, where, sizes) for s in found]
+    ranked = [estimates.estimate(s, problem, where, sizes) for s in found]
     # Of equals the first, which is the default of its class.
-    return sorted(estimates, key=lambda e: round(math.log(e.seconds) / model.TIE))
+    return sorted(ranked, key=lambda e: round(math.log(e.seconds) / estimates.TIE))
 
 
 def _has(schedule: Schedule, given: Mapping[str, Any]) -> bool:
@@ -143,9 +145,11 @@ def judge(rows: Sequence[Any]) -> list[Judged]:
             continue
         peer = sorted(peers)[0]
         speed = lambda member: statistics.median(member[1].ratios[peer])  # noqa: E731
-        time = lambda member: model.estimate(  # noqa: E731
-            member[0].schedule, problem, where, dict(sizes)
-        ).seconds
+        time = (
+            lambda member: model[0]
+            .estimate(member[0].schedule, problem, where, dict(sizes))  # noqa: E731
+            .seconds
+        )
         chosen, best = min(members, key=time), max(members, key=speed)
         words = [" ".join(m[0].schedule.tokens()) for m in (chosen, best)]
         same = chosen[0].schedule == best[0].schedule

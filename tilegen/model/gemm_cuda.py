@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilegen.model.estimate import Estimate, Term
@@ -22,7 +22,7 @@ from tilegen.schedules.gemm_mma import MmaGemm
 from tilegen.schedules.gemm_simt import SimtGemm
 from tilegen.schedules.gemm_wgmma import SPAN_BYTES, WgmmaGemm
 from tilegen.targets import CudaTarget
-from tilegen.values import F64, TF32, Tile
+from tilegen.values import F64, TF32
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,7 @@ def estimate(
     schedule: Schedule, problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]
 ) -> Estimate:
     """Estimate one schedule, legal for the problem on the target, at the given extents."""
-    m, n, k = (max(1, sizes[name]) for name in ("m", "n", "k"))
-    count = max(1, sizes.get("batch", 1))
-    call = Call(problem, DEVICES[where.name], where, m, n, k, count, problem.bytes(sizes))
+    call = _call(problem, where, tuple(sizes.items()))
     if isinstance(schedule, GemvGemm):
         return _gemv(schedule, call)
     if isinstance(schedule, WgmmaGemm):
@@ -109,6 +107,14 @@ def estimate(
     if isinstance(schedule, MmaGemm):
         return _mma(schedule, call)
     return _simt(schedule, call)
+
+
+@functools.lru_cache(maxsize=64)
+def _call(problem: Gemm, where: CudaTarget, sizes: tuple[tuple[str, int], ...]) -> Call:
+    extents = {name: max(1, extent) for name, extent in sizes}
+    m, n, k = (extents[name] for name in ("m", "n", "k"))
+    count = extents.get("batch", 1)
+    return Call(problem, DEVICES[where.name], where, m, n, k, count, problem.bytes(dict(sizes)))
 
 
 @dataclass(frozen=True)
@@ -267,15 +273,6 @@ def _displaced(call: Call) -> list[tuple[int, int]]:
     return [(r, c) for r, c in pairs if c * call.problem.storage.bytes % 16]
 
 
-def aligned(problem: Gemm, sizes: Mapping[str, int]) -> bool:
-    """Whether the rows of dense operands and results are multiples of 16 bytes."""
-    for tensor in problem.tensors():
-        inner = sizes[tensor.dims[-1]] if tensor.dims else 1
-        if len(tensor.dims) > 1 and inner * tensor.dtype.bytes % 16:
-            return False
-    return True
-
-
 def _mma(schedule: MmaGemm, call: Call) -> Estimate:
     bm, bn, bk = schedule.tile
     size, device = call.problem.storage.bytes, call.device
@@ -352,45 +349,3 @@ def _gemv(schedule: GemvGemm, call: Call) -> Estimate:
         Term("start", 2.9e-6 + 0.25e-6 * turns, "launch and first vectors", overlaps=False),
     ]
     return Estimate(schedule, tuple(terms))
-
-
-@functools.lru_cache(maxsize=4096)
-def _with(problem: Gemm, where: CudaTarget, given: tuple) -> Schedule:
-    """A wgmma schedule with these fields; the others follow from them, whatever the sizes."""
-    return WgmmaGemm.with_options(problem, where, dict(given))
-
-
-def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> Iterator[Schedule]:
-    """Schedules worth an estimate at these sizes, before the legality rules."""
-    m, n, k = (max(1, sizes[name]) for name in ("m", "n", "k"))
-    if WgmmaGemm.accepts(problem, where) is None:
-        depth = SPAN_BYTES // problem.storage.bytes
-        repack = not aligned(problem, sizes)
-        made = lambda **given: _with(problem, where, tuple(given.items()))  # noqa: E731
-        tiles = [(64, 64), (64, 128), (128, 64), (128, 96), (128, 128), (128, 192), (128, 256)]
-        for bm, bn in [*tiles, (192, 128), (256, 128)]:
-            tile = Tile((bm, bn, depth))
-            turns = {"tile": tile, "repack": repack, "consumers": 2, "pingpong": True}
-            for cluster in (1, 2):
-                yield made(tile=tile, repack=repack, cluster=cluster)
-                yield made(**turns, cluster=cluster)
-                yield made(tile=tile, repack=repack, cluster=cluster, pingpong=False)
-            for split in (2, 4):
-                yield made(tile=tile, repack=repack, split=split)
-        if m <= 128:
-            rows = next(r for r in (16, 32, 64, 128) if r >= m)
-            for bn, split in ((64, 1), (64, 2), (64, 4), (128, 1), (128, 2), (128, 4)):
-                given = {"tile": Tile((rows, bn, depth)), "swap": True, "split": split}
-                yield made(**given, repack=repack)
-    if GemvGemm.accepts(problem, where) is None and m <= 16:
-        vectors = next(v for v in (1, 2, 4, 8, 16) if v >= min(m, 8))
-        for columns in (1, 2, 4):
-            for warps, split in ((4, 1), (8, 1), (8, 2), (8, 4), (8, 8)):
-                for unroll in (4, 8):
-                    yield GemvGemm(vectors, columns, warps, split, unroll)
-    for cls in (MmaGemm, SimtGemm):
-        if cls.accepts(problem, where) is None:
-            yield cls.default(problem, where)
-            for schedule in cls.candidates(problem, where):
-                if cls is SimtGemm or (schedule.group == 8 and schedule.stages in (3, 4)):
-                    yield schedule

@@ -1,15 +1,21 @@
-"""Tables as text for people: tuned against the default, and geometric means."""
+"""Tables as text for people: tuned against the default, geometric means, and how few kernels suffice."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
-from tilegen.tables import files
+from tilegen.tables import cover, files
+from tilegen.tables.rows import Row
+
+# A cover of more kernels, or one that loses more somewhere, is not looked for.
+MOST = 12
+WITHIN = 0.03
 
 
 def text(folder: Path) -> str:
-    """Every row below a folder: sizes, speedup over the default, best peer; and geometric means."""
+    """Every row below a folder: sizes, speedup over the default, best peer; geometric means; covers."""
     lines: list[str] = []
     for path in sorted(folder.glob("*/*.toml")):
         table = files.read(path)
@@ -29,8 +35,29 @@ def text(folder: Path) -> str:
             lines.append(
                 f"  geometric mean of {len(table.rows)} rows: {tuned:.3f} of the default{beside}"
             )
+        lines += _covers(table.rows)
         lines += [f"  {fault}" for fault in table.faults]
     return "\n".join(lines) if lines else f"no tables in {folder}"
+
+
+def _covers(rows: Sequence[Row]) -> list[str]:
+    """For each problem with several rows, how few kernels serve them all."""
+    groups: dict[tuple[str, str, int], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.problem, row.target, row.threads), []).append(row)
+    lines = []
+    for (problem, where, threads), members in groups.items():
+        if len(members) < 2:
+            continue
+        few = cover.smallest(members, MOST, WITHIN)
+        beside = f" with {threads} threads" if threads > 1 else ""
+        count = len(few.schedules)
+        worst = f"within {few.worst:.1%}" if math.isfinite(few.worst) else "but not all"
+        lines.append(
+            f"  {problem} on {where}{beside}: {count} kernel{'s cover' if count > 1 else ' covers'} {len(members)} "
+            f"sizes {worst} of the best kernel at each (mean {few.mean:.1%})"
+        )
+    return lines
 
 
 def _mean(values) -> float:

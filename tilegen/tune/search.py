@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 
 from tilegen.bench.suites import BenchCase
-from tilegen.errors import CheckFailed
+from tilegen.errors import CheckFailed, TilegenError
 from tilegen.problems.base import Problem
 from tilegen.schedules.base import Schedule
 from tilegen.tune.builds import Builds
@@ -121,7 +121,8 @@ class Search:
     def prefetch(self, budget: Budget, seed: int) -> None:
         """Begin to build what will be tried for certain."""
         for place in [0, *self.planned(budget, seed)]:
-            self._build(place)
+            if self._emits(place):
+                self._build(place)
 
     def also(self, places: Sequence[int]) -> None:
         """Measure these candidates too, whatever the budget."""
@@ -138,6 +139,15 @@ class Search:
         if place not in self._candidates:
             self._candidates[place] = self.emit(place)
         return self._candidates[place]
+
+    def _emits(self, place: int) -> bool:
+        """Whether a candidate can be emitted; one that cannot has failed."""
+        try:
+            self.candidate(place)
+        except TilegenError as error:
+            self.outcomes[place] = Outcome("emit", error.message)
+            return False
+        return True
 
     def _build(self, place: int) -> Future | None:
         """The build of a candidate; None where its outcome is known already."""
@@ -175,7 +185,7 @@ class Search:
         building: dict[Future, list[int]] = {}
         measuring: dict[Future, int] = {}
         for place in wanted:
-            if place in self.outcomes:
+            if place in self.outcomes or not self._emits(place):
                 continue
             known = self.journal.get(self.key(place))
             if known is not None:

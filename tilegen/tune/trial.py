@@ -27,7 +27,7 @@ from tilegen.toolchain.cache import cached
 from tilegen.tune.processes import checking_lane, timing_lane, used, worker
 
 # Where a trial may stop; `baseline` says nothing of the candidate: the default failed.
-STAGES = ("compile", "verify", "baseline", "time")
+STAGES = ("emit", "compile", "verify", "baseline", "time")
 
 
 @dataclass(frozen=True)

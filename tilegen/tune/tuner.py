@@ -92,7 +92,7 @@ class Tuned:
         """Schedules that failed, with their outcomes, by stage and then in the fixed order."""
         failed = [(p, o) for p, o in self.search.outcomes.items() if not o.ok]
         failed.sort(key=lambda item: (item[1].stage, item[0]))
-        return [(self.search.candidate(p).schedule, o) for p, o in failed]
+        return [(words.schedule_text(self.search.schedules[p]), o) for p, o in failed]
 
 
 @dataclass
