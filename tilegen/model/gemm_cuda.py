@@ -57,7 +57,7 @@ class Device:
 # By target: H200, A100, A10, L40S, T4. Rates from NVIDIA's data sheets; the H200's clocks, intake, L2, memory and
 # latency are fitted to measurements.
 DEVICES = {
-    "sm_90a": Device(132, 1.70, 0.22, 2048, 900, 128, 64, 110, 13500, 4250, 1430),
+    "sm_90a": Device(132, 1.70, 0.22, 2048, 900, 128, 64, 120, 13500, 4250, 1250),
     "sm_80": Device(108, 1.41, 0.10, 1024, 1024, 64, 32, 60, 4500, 1400, 1000),
     "sm_86": Device(72, 1.69, 0.20, 512, 512, 128, 2, 60, 2000, 550, 900),
     "sm_89": Device(142, 2.10, 0.30, 512, 512, 128, 2, 60, 4500, 800, 1000),
@@ -68,9 +68,17 @@ DEVICES = {
 TIE = 0.001
 
 # Nanoseconds: a launch up to the first slice; clusters that start together; a split's exchange of sums.
-LAUNCH, CLUSTER, EXCHANGE = 2700.0, 400.0, 1500.0
+LAUNCH, CLUSTER, EXCHANGE = 2300.0, 700.0, 700.0
+# Bytes a nanosecond between the blocks of a cluster; nanoseconds of the kernel that adds up a workspace.
+PEERS, WORKSPACE = 30.0, 2000.0
+# Nanoseconds from the request of a step to its products, with which the stages ahead are shared.
+STEP = 700.0
+# How much longer copies of tiles take that lie outside the operand by half.
+OUTSIDE = 1.8
 # Nanoseconds of a tile's results that no other tile hides, besides their bytes.
 RESULTS = 350.0
+# How much longer short steps take that two blocks have to read before either goes on.
+COUPLED = 1.25
 # Bytes a nanosecond at which a multiprocessor writes results out of its staging, or from registers.
 STORE, SCATTER = 100.0, 12.0
 # Bytes a nanosecond of the whole device, results written from registers to odd addresses.
@@ -169,30 +177,35 @@ class Tiles:
     """How tiles fall on the device.
 
     Attributes:
-        count: of tiles.
-        units: of pieces of work: tiles, each in its parts of K.
-        waves: pieces that the busiest multiprocessor works off, one after the other.
-        busy: multiprocessors that have any, and the part of all waves that is work.
+        units: pieces of work: tiles, each in its parts of K.
+        waves: pieces that the busiest block works off, one after the other.
+        turns: pieces that the busiest multiprocessor works off, by all of its blocks.
+        active: blocks that have any.
     """
 
-    count: int
     units: int
     waves: int
+    turns: int
     active: int
 
     @classmethod
-    def of(cls, call: Call, bm: int, bn: int, together: int = 1, split: int = 1) -> Tiles:
-        """Tiles of bm x bn, blocks in clusters of `together` rows, K split over `split` blocks."""
+    def of(
+        cls, call: Call, bm: int, bn: int, together: int = 1, split: int = 1, resident: int = 1
+    ) -> Tiles:
+        """Tiles of bm x bn, blocks in clusters of `together` rows, K split over `split` blocks.
+
+        A multiprocessor has `resident` of the blocks at once.
+        """
         rows = ceil_div(ceil_div(call.m, bm), together) * together
-        count = rows * ceil_div(call.n, bn) * call.count
+        units = rows * ceil_div(call.n, bn) * call.count * split
         cluster = max(together, split)
-        places = call.device.processors // cluster * cluster
-        units = count * split
-        return cls(count, units, ceil_div(units, places), min(units, places))
+        processors = call.device.processors // cluster * cluster or call.device.processors
+        places = processors * resident
+        return cls(units, ceil_div(units, places), ceil_div(units, processors), min(units, places))
 
     def busy(self, device: Device) -> float:
         """Part of the device's matrix units that works, over all waves."""
-        return self.units / (self.waves * device.processors)
+        return self.units / (self.turns * device.processors)
 
     def why(self) -> str:
         """Waves in words."""
@@ -203,7 +216,7 @@ def _travel(call: Call, tiles: Tiles, steps: int, slice_bytes: float, shared_byt
     """The slices' ways from L2 into shared memory: all together, and into the busiest multiprocessor."""
     device = call.device
     total = tiles.units * steps * shared_bytes * call.lines
-    own = tiles.waves * steps * slice_bytes * call.lines
+    own = tiles.turns * steps * slice_bytes * call.lines
     return [
         Term("L2", total / device.l2 / 1e9, f"{total / 1e6:.0f} MB at {device.l2 / 1e3:.1f} TB/s"),
         Term(
@@ -217,38 +230,53 @@ def _travel(call: Call, tiles: Tiles, steps: int, slice_bytes: float, shared_byt
 def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
     bm, bn, bk = schedule.tile
     size = call.problem.storage.bytes
-    tiles = Tiles.of(call, bm, bn, schedule.cluster, schedule.split)
+    together = schedule.cluster if not schedule.workspace else 1
+    tiles = Tiles.of(call, bm, bn, together, schedule.split, schedule.resident)
     steps = ceil_div(ceil_div(call.k, bk), schedule.split)
     # One wgmma reads 32 bytes of K of its 64 rows and of its columns out of shared memory.
     products = bm * bn * bk * size / 2 / call.device.tensor
     reads = schedule.mma_m / 64 * (SPAN_BYTES / 32) * (64 + schedule.mma_n) * 32 / SHARED
-    cycles = (
-        tiles.waves
-        * steps
-        * max(products, reads)
-        * (1.25 if schedule.promotes(call.problem) else 1)
-    )
+    promoting = 1.25 if schedule.promotes(call.problem) else 1.0
+    cycles = tiles.turns * steps * max(products, reads) * promoting
     clock = call.clock(tiles.busy(call.device))
-    slice_bytes = (min(bm, call.m) + min(bn, call.n)) * bk * size
     shared = (min(bm, call.m) + min(bn, call.n) / schedule.cluster) * bk * size
     phantom = ceil_div(call.m, bm) % schedule.cluster != 0
+    slow = OUTSIDE if 2 * call.m <= bm and bm > 64 else 1.0
+    slow *= COUPLED if schedule.cluster > 1 and bm <= 64 else 1.0
     terms = [
         Term("matrix units", cycles / clock / 1e9 * (PHANTOM if phantom else 1), tiles.why()),
-        *_travel(call, tiles, steps, slice_bytes, shared),
-        call.memory(tiles.active * schedule.stages * schedule.stage_bytes()),
+        *_travel(call, tiles, steps, (bm + bn) * bk * size * slow, shared),
+        Term(
+            "latency",
+            tiles.waves * steps * STEP / (schedule.stages - 1) / 1e9,
+            f"{tiles.waves * steps} steps, {schedule.stages - 1} ahead",
+        ),
+        call.memory(tiles.active * (schedule.stages - 1) * schedule.stage_bytes()),
     ]
     hidden = schedule.pingpong or tiles.waves == 1
     stored = bm * bn * call.problem.out_dtype.bytes
-    rate = STORE if schedule.staged(call.problem) else SCATTER
+    rate = STORE * schedule.chunk_n / 64 if schedule.staged(call.problem) else SCATTER
     results = (1 if hidden else tiles.waves) * (RESULTS + stored / rate)
     start = LAUNCH + (CLUSTER if schedule.cluster > 1 else 0)
     terms.append(Term("start", start / 1e9, "launch and first fill", overlaps=False))
     terms.append(Term("results", results / 1e9, "that no other tile hides", overlaps=False))
     if schedule.split > 1:
-        terms.append(Term("exchange", EXCHANGE / 1e9, f"of {schedule.split} sums", overlaps=False))
+        terms.append(_exchange(schedule, call, tiles))
     if schedule.repack:
         terms += _repacking(call)
     return Estimate(schedule, tuple(terms))
+
+
+def _exchange(schedule: WgmmaGemm, call: Call, tiles: Tiles) -> Term:
+    """Sums of the parts of K on their way, and the next tile that starts only then."""
+    others = 4 * schedule.mma_m * schedule.mma_n * (schedule.split - 1)
+    if schedule.workspace:
+        moved = 2 * tiles.units * 4 * schedule.mma_m * schedule.mma_n
+        seconds = (WORKSPACE + moved / call.device.l2 * 2) / 1e9
+    else:
+        once = EXCHANGE + others / PEERS
+        seconds = (tiles.waves * once + (tiles.waves - 1) * call.device.latency) / 1e9
+    return Term("exchange", seconds, f"of {schedule.split} sums", overlaps=False)
 
 
 def _repacking(call: Call) -> list[Term]:
@@ -288,7 +316,7 @@ def _mma(schedule: MmaGemm, call: Call) -> Estimate:
     part = min(1.0, (wm * wn / (64 * 64)) ** 0.15)
     part *= 0.55 if call.problem.dtype is TF32 else 1.0
     clock = call.clock(tiles.busy(device) * 0.3)
-    cycles = tiles.waves * steps * (max(products / busy_warps / part, reads) + SLICE * clock)
+    cycles = tiles.turns * steps * (max(products / busy_warps / part, reads) + SLICE * clock)
     slice_bytes = (min(bm, call.m) + min(bn, call.n)) * bk * size
     held = min(tiles.units, device.processors * resident)
     terms = [
@@ -315,7 +343,7 @@ def _simt(schedule: SimtGemm, call: Call) -> Estimate:
     resident = max(1, min(call.where.threads_sm // schedule.threads, 3))
     resident = min(resident, ceil_div(tiles.units, device.processors))
     hiding = min(1.0, (schedule.threads * resident / 512) ** 0.4)
-    cycles = tiles.waves * steps * max(bm * bn * bk / rate / ORDINARY / hiding, reads)
+    cycles = tiles.turns * steps * max(bm * bn * bk / rate / ORDINARY / hiding, reads)
     slice_bytes = (min(bm, call.m) + min(bn, call.n)) * bk * size
     terms = [
         Term("arithmetic", cycles / device.clock / 1e9, tiles.why()),

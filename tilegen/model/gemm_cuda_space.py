@@ -37,8 +37,9 @@ def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> It
         depth = SPAN_BYTES // problem.storage.bytes
         repack = not aligned(problem, sizes)
         made = lambda **given: _with(problem, where, tuple(given.items()))  # noqa: E731
-        tiles = [(64, 64), (64, 128), (128, 64), (128, 96), (128, 128), (128, 192), (128, 256)]
-        for bm, bn in [*tiles, (192, 128), (256, 128)]:
+        tiles = [(64, n) for n in (32, 64, 96, 128)]
+        tiles += [(128, n) for n in (64, 96, 128, 160, 192, 256)] + [(192, 128), (256, 128)]
+        for bm, bn in tiles:
             tile = Tile((bm, bn, depth))
             turns = {"tile": tile, "repack": repack, "consumers": 2, "pingpong": True}
             for cluster in (1, 2):
@@ -47,11 +48,15 @@ def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> It
                 yield made(tile=tile, repack=repack, cluster=cluster, pingpong=False)
             for split in (2, 4):
                 yield made(tile=tile, repack=repack, split=split)
+            if bm == 64:
+                yield made(tile=tile, repack=repack, cluster=1, resident=2)
         if m <= 128:
             rows = next(r for r in (16, 32, 64, 128) if r >= m)
             for bn, split in ((64, 1), (64, 2), (64, 4), (128, 1), (128, 2), (128, 4)):
                 given = {"tile": Tile((rows, bn, depth)), "swap": True, "split": split}
                 yield made(**given, repack=repack)
+                if bn == 64:
+                    yield made(**given, repack=repack, resident=2)
     if GemvGemm.accepts(problem, where) is None and m <= 16:
         vectors = next(v for v in (1, 2, 4, 8, 16) if v >= min(m, 8))
         for columns in (1, 2, 4):
