@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    e62cc4a34c56  (command, templates and emitter)
-// Body      6090e2f5d2a8  (everything below this comment)
+// Inputs    1dd428f95b67  (command, templates and emitter)
+// Body      db91d3bccd37  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x128x64_s6_c2_pp_sm90a.h"
@@ -12,6 +12,9 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cuda_bf16.h>
+#ifdef TILEGEN_DEBUG
+#include <cstdio>
+#endif
 
 // A persistent kernel: a cluster of 2 blocks, one a processor, computes one 256 x 128 tile of the
 // result after the other. Its blocks lie one below the other in M and need the same columns of B:
@@ -89,6 +92,7 @@ struct __align__(1024) SharedStorage {
   uint64_t empty[kStages];                                 // every consumer has read the step
 };
 static_assert(sizeof(SharedStorage) <= 232448, "a block may have 232448 bytes of shared memory");
+extern __shared__ __align__(1024) uint8_t shared_bytes[];
 
 // Sizes of the call; tiles are those of a whole cluster.
 struct Shape {
@@ -152,15 +156,6 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *barrier, uint3
       "r"(rank) : "memory");
 }
 
-// Wait until the phase of this parity has completed.
-__device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
-  asm volatile(
-      "{ .reg .pred done;\n"
-      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again; }" ::"r"(shared_address(barrier)),
-      "r"(parity) : "memory");
-}
-
 __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
@@ -205,6 +200,42 @@ template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
+
+#ifdef TILEGEN_DEBUG
+constexpr long long kPatience = 1LL << 32;  // cycles, some two seconds
+
+// Wait until the phase of this parity has completed; where it does not, name what was waited for.
+__device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
+  for (const long long start = clock64(); clock64() - start < kPatience;) {
+    uint32_t done;
+    asm volatile(
+        "{ .reg .pred over;\n"
+        "mbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, over; }"
+        : "=r"(done)
+        : "r"(shared_address(barrier)), "r"(parity)
+        : "memory");
+    if (done) {
+      return;
+    }
+  }
+  const SharedStorage &shared = *reinterpret_cast<const SharedStorage *>(shared_bytes);
+  const uint64_t *first = barrier < shared.empty ? shared.full : shared.empty;
+  const char *name = first == shared.full ? "full" : "empty";
+  printf("block %u thread %u: %s[%d] is still in its phase of parity %u\n", blockIdx.x, threadIdx.x,
+         name, static_cast<int>(barrier - first), parity);
+  __trap();
+}
+#else
+// Wait until the phase of this parity has completed.
+__device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
+  asm volatile(
+      "{ .reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again; }" ::"r"(shared_address(barrier)),
+      "r"(parity) : "memory");
+}
+#endif
 
 __device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -504,7 +535,6 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
                                                          const __grid_constant__ CUtensorMap map_b,
                                                          const __grid_constant__ CUtensorMap map_c,
                                                          const Shape shape, const Epilogue e) {
-  extern __shared__ __align__(1024) uint8_t shared_bytes[];
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
   if (threadIdx.x == 0) {
     tma_prefetch_map(&map_a);

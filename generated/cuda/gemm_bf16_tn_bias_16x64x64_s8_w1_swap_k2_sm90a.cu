@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    6f53e515ba58  (command, templates and emitter)
-// Body      cc4d7e576b90  (everything below this comment)
+// Inputs    cdcc2321d1cb  (command, templates and emitter)
+// Body      0c8f56283270  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a.h"
@@ -12,6 +12,9 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cuda_bf16.h>
+#ifdef TILEGEN_DEBUG
+#include <cstdio>
+#endif
 
 // A cluster of 2 blocks, one a processor, computes one 16 x 64 tile of the result: each takes its
 // share of the steps along K, and the first adds up what they found.
@@ -80,6 +83,7 @@ struct __align__(1024) SharedStorage {
   uint64_t empty[kStages];                                 // every consumer has read the step
 };
 static_assert(sizeof(SharedStorage) <= 232448, "a block may have 232448 bytes of shared memory");
+extern __shared__ __align__(1024) uint8_t shared_bytes[];
 
 // Sizes of the call; tiles are those of a whole cluster.
 struct Shape {
@@ -132,15 +136,6 @@ __device__ __forceinline__ void mbarrier_arrive(uint64_t *barrier) {
       "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Wait until the phase of this parity has completed.
-__device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
-  asm volatile(
-      "{ .reg .pred done;\n"
-      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again; }" ::"r"(shared_address(barrier)),
-      "r"(parity) : "memory");
-}
-
 __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
@@ -180,6 +175,42 @@ __device__ __forceinline__ void griddepcontrol_wait() {
 __device__ __forceinline__ void griddepcontrol_launch() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
+
+#ifdef TILEGEN_DEBUG
+constexpr long long kPatience = 1LL << 32;  // cycles, some two seconds
+
+// Wait until the phase of this parity has completed; where it does not, name what was waited for.
+__device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
+  for (const long long start = clock64(); clock64() - start < kPatience;) {
+    uint32_t done;
+    asm volatile(
+        "{ .reg .pred over;\n"
+        "mbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, over; }"
+        : "=r"(done)
+        : "r"(shared_address(barrier)), "r"(parity)
+        : "memory");
+    if (done) {
+      return;
+    }
+  }
+  const SharedStorage &shared = *reinterpret_cast<const SharedStorage *>(shared_bytes);
+  const uint64_t *first = barrier < shared.empty ? shared.full : shared.empty;
+  const char *name = first == shared.full ? "full" : "empty";
+  printf("block %u thread %u: %s[%d] is still in its phase of parity %u\n", blockIdx.x, threadIdx.x,
+         name, static_cast<int>(barrier - first), parity);
+  __trap();
+}
+#else
+// Wait until the phase of this parity has completed.
+__device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
+  asm volatile(
+      "{ .reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again; }" ::"r"(shared_address(barrier)),
+      "r"(parity) : "memory");
+}
+#endif
 
 __device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -489,7 +520,6 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
     tilegen_gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a_tiles(
         const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
         const __grid_constant__ CUtensorMap map_c, const Shape shape, const Epilogue e) {
-  extern __shared__ __align__(1024) uint8_t shared_bytes[];
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
   if (threadIdx.x == 0) {
     tma_prefetch_map(&map_a);

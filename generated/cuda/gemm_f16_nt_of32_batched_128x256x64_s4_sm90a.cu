@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  128x256x64 s4
-// Inputs    ec2610d99216  (command, templates and emitter)
-// Body      b86ae77229f9  (everything below this comment)
+// Inputs    851466a5788d  (command, templates and emitter)
+// Body      33b2888ef1ab  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_nt_of32_batched_128x256x64_s4_sm90a.h"
@@ -12,6 +12,9 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cuda_fp16.h>
+#ifdef TILEGEN_DEBUG
+#include <cstdio>
+#endif
 
 // A persistent kernel: a block stays on its processor and computes one 128 x 256 tile of the result
 // after the other.
@@ -72,6 +75,7 @@ struct __align__(1024) SharedStorage {
   uint64_t empty[kStages];                // every consumer has read the step
 };
 static_assert(sizeof(SharedStorage) <= 232448, "a block may have 232448 bytes of shared memory");
+extern __shared__ __align__(1024) uint8_t shared_bytes[];
 
 // Sizes of the call; tiles are those of a whole cluster.
 struct Shape {
@@ -124,15 +128,6 @@ __device__ __forceinline__ void mbarrier_arrive(uint64_t *barrier) {
       "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Wait until the phase of this parity has completed.
-__device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
-  asm volatile(
-      "{ .reg .pred done;\n"
-      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again; }" ::"r"(shared_address(barrier)),
-      "r"(parity) : "memory");
-}
-
 // Wait until the kernels before this one in the stream have finished and their writes are visible.
 __device__ __forceinline__ void griddepcontrol_wait() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -152,6 +147,42 @@ template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
+
+#ifdef TILEGEN_DEBUG
+constexpr long long kPatience = 1LL << 32;  // cycles, some two seconds
+
+// Wait until the phase of this parity has completed; where it does not, name what was waited for.
+__device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
+  for (const long long start = clock64(); clock64() - start < kPatience;) {
+    uint32_t done;
+    asm volatile(
+        "{ .reg .pred over;\n"
+        "mbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, over; }"
+        : "=r"(done)
+        : "r"(shared_address(barrier)), "r"(parity)
+        : "memory");
+    if (done) {
+      return;
+    }
+  }
+  const SharedStorage &shared = *reinterpret_cast<const SharedStorage *>(shared_bytes);
+  const uint64_t *first = barrier < shared.empty ? shared.full : shared.empty;
+  const char *name = first == shared.full ? "full" : "empty";
+  printf("block %u thread %u: %s[%d] is still in its phase of parity %u\n", blockIdx.x, threadIdx.x,
+         name, static_cast<int>(barrier - first), parity);
+  __trap();
+}
+#else
+// Wait until the phase of this parity has completed.
+__device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
+  asm volatile(
+      "{ .reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again; }" ::"r"(shared_address(barrier)),
+      "r"(parity) : "memory");
+}
+#endif
 
 __device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -364,7 +395,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     tilegen_gemm_f16_nt_of32_batched_128x256x64_s4_sm90a_tiles(
         const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
         const Shape shape, const Epilogue e) {
-  extern __shared__ __align__(1024) uint8_t shared_bytes[];
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
   if (threadIdx.x == 0) {
     tma_prefetch_map(&map_a);

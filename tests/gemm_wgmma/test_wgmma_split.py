@@ -46,21 +46,22 @@ def launches(made: Rendered, sizes: dict[str, int], count: int) -> float:
 
 
 @pytest.fixture(scope="module")
-def sixteen() -> Rendered:
-    return kernel(tile="64x64x64", split="16")
+def split() -> Rendered:
+    return kernel(tile="64x64x64", split="16", epilogue="blas", cluster="1", resident="2")
 
 
-def test_C01_a_workspace_is_used_again_whatever_it_holds(sixteen):
-    assert launches(sixteen, {"m": 96, "n": 104, "k": 1032}, 2) <= 1
+def test_C01_a_workspace_is_used_again_whatever_it_holds(split):
+    assert launches(split, {"m": 96, "n": 104, "k": 1032}, 2) <= 1
 
 
-def test_C03_scalars_apply_once_to_the_whole_sum():
-    made = kernel(tile="64x64x64", split="2", epilogue="blas", swap="true", resident="2")
-    assert launches(made, {"m": 40, "n": 72, "k": 264}, 1) <= 1
+def test_C03_scalars_apply_once_to_the_whole_sum(split):
+    body = split.files[split.source]
+    assert body.count("e.alpha *") == 1
+    assert launches(split, {"m": 40, "n": 72, "k": 264}, 1) <= 1
 
 
-def test_C05_long_sums_in_many_parts_and_parts_without_a_step(sixteen):
-    assert launches(sixteen, {"m": 64, "n": 64, "k": 8192}, 1) <= 1
-    assert launches(sixteen, {"m": 7, "n": 8, "k": 136}, 1) <= 1
-    text = sixteen.files[sixteen.source]
+def test_C05_long_sums_in_many_parts_and_parts_without_a_step(split):
+    assert launches(split, {"m": 64, "n": 64, "k": 8192}, 1) <= 1
+    assert launches(split, {"m": 7, "n": 8, "k": 136}, 1) <= 1
+    text = split.files[split.source]
     assert "workspace[(at.part * shape.m + m) * shape.n + n]" in text, "m and n are 64-bit there"

@@ -105,7 +105,6 @@ def store(schedule: WgmmaGemm, staged: bool, tiled: str) -> str:
 def barrier_primitives(schedule: WgmmaGemm, staged: bool) -> tuple[str, ...]:
     names = ["shared_address", "mbarrier_init", "mbarrier_init_fence", "mbarrier_arrive_expect_tx"]
     names.append("mbarrier_arrive_cluster" if schedule.cluster > 1 else "mbarrier_arrive")
-    names.append("mbarrier_wait")
     names += ["named_barrier_sync"] if staged or schedule.pingpong else []
     names += ["named_barrier_arrive"] if schedule.pingpong else []
     names += ["fence_proxy_async"] if staged and not schedule.repack else []
