@@ -11,7 +11,7 @@ from tilegen.simulate.launch import Memory, SimulationError
 from tilegen.simulate.mutants import instructions, mutants
 from tilegen.simulate.mutate import Case, score, source_line
 from tilegen.simulate.parse import parse
-from tilegen.verify.mutation import Reviewed, read_reviewed
+from tilegen.verify.mutation_page import Reviewed, read_reviewed
 
 PTX = """.version 9.0
 .target sm_90a

@@ -11,13 +11,12 @@ from tilegen.emit.render import Rendered, render
 from tilegen.simulate.mutants import Mutant
 from tilegen.simulate.mutate import Score, Verdict
 from tilegen.targets import CudaTarget
-from tilegen.verify.mutation import (
+from tilegen.verify.mutation import representatives, score_kernel
+from tilegen.verify.mutation_page import (
     Reviewed,
     Scored,
     document,
     read_reviewed,
-    representatives,
-    score_kernel,
     template_of,
     unreviewed,
 )
@@ -68,7 +67,7 @@ def test_document():
 
 
 def test_a_small_kernel_has_no_survivor():
-    score = score_kernel(first("gemm_simt.cu.j2"), seeds=1)
+    score = score_kernel(first("gemm_gemv.cu.j2"), seeds=1)
     assert score.executed and not score.survivors
 
 

@@ -8,33 +8,29 @@ from pathlib import Path
 from tilegen.cli.console import out
 from tilegen.emit.render import Rendered
 from tilegen.simulate.launch import SimulationError
-from tilegen.verify.mutation import (
-    Scored,
-    describe,
-    document,
-    read_reviewed,
-    representatives,
-    score_kernel,
-    unreviewed,
-)
+from tilegen.verify.mutation import representatives, score_all
+from tilegen.verify.mutation_page import Scored, describe, document, read_reviewed, unreviewed
 
 
 def mutate(
-    kernels: Sequence[Rendered], reviewed_list: Path | None, page: Path | None, seeds: int
+    kernels: Sequence[Rendered],
+    reviewed_list: Path | None,
+    page: Path | None,
+    seeds: int,
+    jobs: int | None,
 ) -> int:
     """Score CUDA kernels, print a line for each and its survivors, and write the page of all.
 
-    Of kernels that fill one template with the same parts, the first is scored.
+    Of kernels that fill one template with the same parts, the first is scored. Scores are kept in the cache: a run
+    that was interrupted goes on where it was, and a changed kernel is scored alone.
 
     Returns 1 if a survivor is on no reviewed list, else 0.
     """
     reviewed = read_reviewed(reviewed_list) if reviewed_list else []
     status, scored = 0, []
-    for kernel in representatives(kernels):
-        try:
-            score = score_kernel(kernel, seeds)
-        except SimulationError as error:
-            out.print(f"FOUND  {error}")
+    for kernel, score in score_all(representatives(kernels), seeds, jobs):
+        if isinstance(score, SimulationError):
+            out.print(f"FOUND  {score}")
             status = 1
             continue
         scored.append(Scored(kernel, score))

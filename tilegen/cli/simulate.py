@@ -75,7 +75,7 @@ def simulate(
     specs = opt.specs(kernel, target, given, kernels)
     cuda = [render(s, project.style()) for s in specs if isinstance(s.target, CudaTarget)]
     if mutated:
-        return mutate(cuda, reviewed, page, runs)
+        return mutate(cuda, reviewed, page, runs, jobs)
     work = [
         (made, Options(order=order, seed=number, adversarial_elect=order == "random"))
         for made in cuda

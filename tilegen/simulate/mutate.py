@@ -138,9 +138,9 @@ def score(
     run: Run,
     source: str = "",
     seeds: int = 3,
-    progress: Callable[[Verdict], None] | None = None,
+    part: tuple[int, int] = (0, 1),
 ) -> Score:
-    """Run every mutant of every kernel that the cases launch.
+    """Run every mutant of every kernel that the cases launch, or a part of them.
 
     Args:
         name: of the kernel, for the table.
@@ -148,7 +148,7 @@ def score(
         run: the simulator.
         source: text of the .cu.
         seeds: random orders for mutants that the deterministic one does not find.
-        progress: called after each mutant.
+        part: (k, n) for each n-th mutant from the k-th on.
 
     Raises:
         SimulationError: the kernel itself has findings: there is nothing to compare with.
@@ -182,16 +182,13 @@ def score(
         mine = [
             c for c in cases if any(isinstance(s, Launch) and s.kernel == entry for s in c.steps)
         ]
-        for mutant in mutants(ptx, entry):
+        for mutant in mutants(ptx, entry)[part[0] :: part[1]]:
             at = module.kernels[entry].instructions[mutant.instruction]
             line, code = source_line(text, at.lines)
             how, detail = "not executed", ""
             if executions[entry].get(mutant.instruction):
                 how, detail = _find(run, mutant, mine, orders, wanted)
-            verdict = Verdict(mutant, how, line, code, detail)
-            result.verdicts.append(verdict)
-            if progress:
-                progress(verdict)
+            result.verdicts.append(Verdict(mutant, how, line, code, detail))
     return result
 
 

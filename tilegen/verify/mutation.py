@@ -1,84 +1,37 @@
-"""The mutation score of emitted kernels: cases that reach their synchronisation, survivors against a reviewed list."""
+"""The mutation score of emitted kernels, over cases that reach their synchronisation."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import functools
+import json
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tilegen.emit.render import Rendered
-from tilegen.errors import CallRefused, UsageError
+from tilegen.errors import CallRefused
 from tilegen.runtime.simulated import Call, SimulatedKernel
 from tilegen.simulate.host import perform
 from tilegen.simulate.launch import Launch, Memory, Options, SimulationError
+from tilegen.simulate.mutants import Mutant
 from tilegen.simulate.mutate import Case, Score, Verdict, score
 from tilegen.simulate.run import run_ptx
 from tilegen.targets import CudaTarget
+from tilegen.toolchain.cache import cached, digest
+from tilegen.toolchain.find import find_nvcc
 from tilegen.verify.oracle import Case as Oracle
 from tilegen.verify.oracle import case_grid, prepare
+from tilegen.verify.workers import each
 
 # Cases dearer than this are not tried, nor more than so many kept.
 MOST_FLOPS = 30_000_000
 MOST_CASES = 3
 # The one case that is made larger than those may cost this much.
 MOST_FLOPS_LARGER = 210_000_000
+# Each kernel's mutants are scored in so many parts, at once and kept one by one.
+PARTS = 4
 # A machine so small that persistent kernels take several tiles a block.
 MULTIPROCESSORS = 2
-
-
-@dataclass(frozen=True)
-class Reviewed:
-    """Survivors that someone has looked at: why a change to that line makes no difference.
-
-    Attributes:
-        template: file name of the template, such as `gemm_mma.cu.j2`.
-        change: what was done to the instruction; `*` for anything.
-        source: parts of what names the instruction (see `source_line`), in any order, with ` ... ` between them.
-        reason: why the mutant computes the same, in every order.
-    """
-
-    template: str
-    change: str
-    source: str
-    reason: str
-
-    def covers(self, template: str, verdict: Verdict) -> bool:
-        return (
-            template == self.template
-            and self.change in ("*", verdict.mutant.change)
-            and all(part in verdict.source for part in self.source.split(" ... "))
-        )
-
-
-def read_reviewed(path: Path) -> list[Reviewed]:
-    """Blocks of `template: change: part of the source line` and the indented reason below it.
-
-    Raises:
-        UsageError: a line is neither.
-    """
-    entries: list[Reviewed] = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        if line[0].isspace():
-            if not entries:
-                raise UsageError(f"{path}:{number}: a reason without a mutant above it")
-            last = entries[-1]
-            entries[-1] = dataclasses.replace(last, reason=f"{last.reason} {line.strip()}".strip())
-            continue
-        match = re.match(r"(\S+\.j2): ([^:]+): (.+)$", line)
-        if not match:
-            raise UsageError(f"{path}:{number}: not `template: change: part of the source line`")
-        entries.append(Reviewed(*match.groups(), reason=""))
-    return entries
-
-
-def template_of(kernel: Rendered) -> str:
-    """File name of the template that the kernel fills."""
-    return Path(kernel.plan.template).name
 
 
 def representatives(kernels: Sequence[Rendered]) -> list[Rendered]:
@@ -158,10 +111,8 @@ def choose_cases(kernel: Rendered, simulated: SimulatedKernel) -> list[Case]:
     return chosen
 
 
-def score_kernel(
-    kernel: Rendered, seeds: int = 3, progress: Callable[[Verdict], None] | None = None
-) -> Score:
-    """Run every mutant of one CUDA kernel.
+def score_kernel(kernel: Rendered, seeds: int = 3, part: tuple[int, int] = (0, 1)) -> Score:
+    """Run every mutant of one CUDA kernel, or each n-th from the k-th on.
 
     Raises:
         SimulationError: the kernel itself has findings.
@@ -172,86 +123,58 @@ def score_kernel(
     if not cases:
         raise SimulationError(f"{kernel.stem} has no case below {MOST_FLOPS} flops")
     source = kernel.files[kernel.source]
-    return score(kernel.stem, simulated.ptx, cases, run_ptx, source, seeds, progress)
+    return score(kernel.stem, simulated.ptx, cases, run_ptx, source, seeds, part)
 
 
-def unreviewed(kernel: Rendered, result: Score, reviewed: Sequence[Reviewed]) -> list[Verdict]:
-    """Survivors that no entry of the list covers."""
-    name = template_of(kernel)
-    return [v for v in result.survivors if not any(r.covers(name, v) for r in reviewed)]
+def _score_part(work: tuple[Rendered, int, int]) -> Score | SimulationError:
+    """A part of a kernel's score, from the cache if neither the kernel nor the simulator has changed."""
+    kernel, seeds, number = work
+    key = digest(
+        [*map(str, (seeds, number, PARTS)), *kernel.files.values(), find_nvcc().version, _sources()]
+    )
+
+    def make(folder: Path) -> None:
+        made = score_kernel(kernel, seeds, (number, PARTS))
+        rows = [dataclasses.asdict(v) for v in made.verdicts]
+        for row in rows:
+            row["mutant"]["ptx"] = ""  # a megabyte each
+        (folder / "score.json").write_text(json.dumps(rows))
+
+    try:
+        folder = cached("score", key, ("score.json",), make)
+    except SimulationError as error:
+        return error
+    rows = json.loads((folder / "score.json").read_text())
+    return Score(
+        kernel.stem, [Verdict(**{**row, "mutant": Mutant(**row["mutant"])}) for row in rows]
+    )
 
 
-def describe(verdict: Verdict) -> str:
-    """`line 63, deleted: __syncthreads();  // comment` for people."""
-    return f"line {verdict.line}, {verdict.mutant.change}: {verdict.source or verdict.mutant.text}"
+@functools.cache
+def _sources() -> str:
+    """Digest of what a score depends on besides the kernel: the simulator, and how cases are chosen."""
+    package = Path(__file__).resolve().parents[1]
+    files = [package / "verify" / "mutation.py", package / "verify" / "oracle.py"]
+    files += [p for p in (package / "simulate").rglob("*") if p.suffix in (".py", ".cpp", ".h")]
+    return digest(path.read_bytes() for path in sorted(files))
 
 
-@dataclass(frozen=True)
-class Scored:
-    """A kernel and its score."""
+def score_all(
+    kernels: Sequence[Rendered], seeds: int, jobs: int | None
+) -> Iterator[tuple[Rendered, Score | SimulationError]]:
+    """Scores of many kernels, in their order, on all processors; what was scored before is read.
 
-    kernel: Rendered
-    score: Score
-
-    @property
-    def template(self) -> str:
-        return template_of(self.kernel)
-
-
-def _table(scored: Sequence[Scored]) -> list[str]:
-    """Markdown: mutants by template and by what found them."""
-    kinds = sorted({v.how for s in scored for v in s.score.verdicts if v.killed})
-    head = ["template", "kernels", "executed", "found", "survived", *kinds, "not executed"]
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    for template in sorted({s.template for s in scored}):
-        mine = [s.score for s in scored if s.template == template]
-        counts = Counter(v.how for score in mine for v in score.verdicts)
-        found = sum(counts[kind] for kind in kinds)
-        row = [f"`{template}`", len(mine), found + counts["survived"], found, counts["survived"]]
-        row += [counts[kind] or "" for kind in (*kinds, "not executed")]
-        lines.append("| " + " | ".join(str(cell) for cell in row) + " |")
-    return lines
-
-
-def _survivors(scored: Sequence[Scored], reviewed: Sequence[Reviewed]) -> list[str]:
-    """Survivors by template, those of one source line together, each with its reason."""
-    lines = []
-    for template in sorted({s.template for s in scored if s.score.survivors}):
-        groups: dict[tuple[str, str], list[Verdict]] = {}
-        for one in scored:
-            for verdict in one.score.survivors if one.template == template else ():
-                source = verdict.source or verdict.mutant.text
-                groups.setdefault((source, verdict.mutant.change), []).append(verdict)
-        lines += [f"### `{template}`", ""]
-        for (source, change), verdicts in sorted(groups.items()):
-            entries = (r.reason for r in reviewed if r.covers(template, verdicts[0]))
-            reason = next(entries, "**not reviewed**")
-            times = f", {len(verdicts)} times" if len(verdicts) > 1 else ""
-            lines.append(f"- `{source}` {change}{times}. {reason}")
-        lines.append("")
-    return lines
-
-
-def document(scored: Sequence[Scored], reviewed: Sequence[Reviewed]) -> str:
-    """The page of mutants by template, as Markdown."""
-    total = sum(len(s.score.executed) for s in scored)
-    left = sum(len(s.score.survivors) for s in scored)
-    lines = [
-        "# Mutants",
-        "",
-        "Written by `tilegen simulate --mutate`; do not edit. Each synchronisation instruction of a kernel's PTX is",
-        "deleted or weakened, one at a time, and the kernel is simulated again over cases that execute it: in the",
-        "deterministic order, lazily, and in random orders. The columns say what found a mutant first: the kind of",
-        "the finding, or wrong values. Instructions that no case executes are counted last.",
-        "",
-        f"{total} mutants executed, {total - left} found, {left} survived.",
-        "",
-        *_table(scored),
-        "",
-        "## Survivors",
-        "",
-        "Each computes the same in every order, for the reason given, or shows a limit of the simulator that is named.",
-        "",
-        *_survivors(scored, reviewed),
-    ]
-    return "\n".join(lines).rstrip() + "\n"
+    Raises:
+        ToolMissing: no nvcc or no C++ compiler.
+    """
+    work = [(kernel, seeds, number) for kernel in kernels for number in range(PARTS)]
+    results = each(_score_part, work, jobs)
+    for kernel in kernels:
+        parts = [next(results) for _ in range(PARTS)]
+        faults = [part for part in parts if isinstance(part, SimulationError)]
+        if faults:
+            yield kernel, faults[0]
+            continue
+        # Mutants were dealt out in turn, entry by entry; the order of the text serves people better.
+        verdicts = sorted((v for part in parts for v in part.verdicts), key=lambda v: v.line)
+        yield kernel, Score(kernel.stem, verdicts)
