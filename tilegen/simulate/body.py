@@ -78,6 +78,7 @@ class Body:
         self.count = 0
         self.jumps: list[tuple[Instruction, tuple[_Scope, ...]]] = []
         self.lines: tuple[int, ...] = ()
+        self.located: dict[str, tuple[int, ...]] = {}  # by text; emptied when a parent changes
         self.parents: dict[tuple[int, ...], tuple[int, ...] | None] = {}
         self.main_file = 0
 
@@ -90,7 +91,9 @@ class Body:
                 raise SimulationError(f"PTX: cannot read near {text[position:position + 60]!r}")
             position = match.end()
             location, label, brace, statement = match.groups()
-            if location:
+            if statement:
+                self._statement(statement.strip())
+            elif location:
                 self._location(location)
             elif label:
                 unique = label + self.scopes[-1].suffix
@@ -104,22 +107,26 @@ class Body:
                 if not self.scopes:
                     self._resolve()
                     return position
-            else:
-                self._statement(statement.strip())
 
     def _location(self, text: str) -> None:
+        known = self.located.get(text)
+        if known is not None:
+            self.lines = known
+            return
         found = [int(x) for x in _LOC.match(text).groups() if x is not None]
         here, parent = tuple(found[:3]), tuple(found[3:]) or None
         if not self.main_file:
             self.main_file = (parent or here)[0]
         if parent is not None or here not in self.parents:
+            if self.parents.get(here) != parent:
+                self.located.clear()
             self.parents[here] = parent
         chain, at = [], here
         while at is not None and len(chain) < 8:
             if at[0] == self.main_file and at[1] and at[1] not in chain:
                 chain.append(at[1])
             at = parent if at is here else self.parents.get(at)
-        self.lines = tuple(chain)
+        self.lines = self.located[text] = tuple(chain)
 
     def _statement(self, text: str) -> None:
         if not text:

@@ -57,7 +57,7 @@ class Sink(NamedTuple):
 SINK = Sink()
 
 
-@dataclass
+@dataclass(slots=True)
 class Instruction:
     opcode: str
     operands: list

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import functools
+import gc
 import re
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -32,9 +35,23 @@ from tilegen.targets import TARGETS
 @functools.lru_cache(maxsize=64)
 def prepared(text: str, name: str) -> tuple[Program, tuple[Finding, ...]]:
     """A kernel of a module, lowered, and what the checks that need no run found. Raises SimulationError."""
-    module = parse(text, name)
-    kernel = _select(module, name)
-    return lower(module, kernel, operations()), tuple(static_findings(kernel))
+    ops = operations()
+    with _no_collection():
+        module = parse(text, name)
+        kernel = _select(module, name)
+        return lower(module, kernel, ops), tuple(static_findings(kernel))
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Hold Python's cycle collector, which would visit a hundred thousand new objects again and again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _select(module: Module, name: str) -> Kernel:
