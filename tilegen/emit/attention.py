@@ -65,6 +65,7 @@ def context(plan: Plan) -> dict[str, Any]:
         "call_members": tensors.members(arrays, scalars, cuda),
         "call_assignments": tensors.assignments(arrays, scalars, cuda),
         "writes_lse": int(problem.lse),
+        "has_sinks": int(problem.sinks),
         # A formula's score is in natural units; without one the scale is folded into the exponential.
         "weight_factor": "kLog2E" if problem.score else f"{call}scale * kLog2E",
         "score_factor": f"{call}scale" if problem.score else f"{call}scale * kLog2E",

@@ -34,6 +34,7 @@ _RESERVED = (
     "v",
     "o",
     "lse",
+    "sink",
     "s",
     "scale",
     "batch",
@@ -105,6 +106,9 @@ class Attention(Problem):
     )
     operands: str = option(
         "", "Types of the formulas' operands, as slope:f32,window:i32.", parse=_operand_types
+    )
+    sinks: bool = option(
+        False, "A score sink[h] more in every softmax of head h, which has no value.", kind=bool
     )
     lse: bool = option(False, "Also write the log-sum-exp of every row of scores.", kind=bool)
 
@@ -200,6 +204,8 @@ class Attention(Problem):
             words.append("f" + hashlib.sha256(text.encode()).hexdigest()[:6])
         if self.align == "top_left":
             words.append("tl")
+        if self.sinks:
+            words.append("sinks")
         if self.lse:
             words.append("lse")
         return words
@@ -225,6 +231,9 @@ class Attention(Problem):
             found.append(Tensor(name, "input", self.dtype, dims, strides, text, any_order=True))
         for f in self.formulas:
             found += f.tensors()
+        if self.sinks:
+            text = "a score a head that takes weight and gives no value"
+            found.append(Tensor("sink", "input", F32, ("heads",), (), text))
         strides = ("o_stride_batch", "o_stride_seq", "o_stride_head")
         dims = ("batch", "seq_q", "heads", str(self.value_dim))
         found.append(Tensor("o", "output", self.dtype, dims, strides, "the result", any_order=True))

@@ -70,7 +70,9 @@ def _head(problem, sizes, arrays, scalars, b, h, q, k, v):
             s, error = value, np.broadcast_to(bound, (1, 1, seq_q, seq_k))[0, 0]
         else:
             seen = seen & value.astype(bool)
-    return _softmax(problem, np.where(seen, s, -np.inf), np.where(seen, error, 0.0), v)
+    s, error = np.where(seen, s, -np.inf), np.where(seen, error, 0.0)
+    sink = float(arrays["sink"][h]) if problem.sinks else -np.inf
+    return _softmax(problem, s, error, v, sink)
 
 
 def _own(array: np.ndarray, f, name: str, b: int, h: int) -> np.ndarray:
@@ -82,13 +84,13 @@ def _own(array: np.ndarray, f, name: str, b: int, h: int) -> np.ndarray:
     return array
 
 
-def _softmax(problem, s, error, v):
+def _softmax(problem, s, error, v, sink):
     half = problem.dtype.epsilon / 2
-    top = s.max(axis=1, initial=-np.inf, keepdims=True)
+    top = s.max(axis=1, initial=sink, keepdims=True)
     base = np.where(np.isinf(top), 0.0, top)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         weight = np.exp(s - base)
-        total = weight.sum(axis=1, keepdims=True)
+        total = weight.sum(axis=1, keepdims=True) + np.exp(sink - base)
         p = weight / np.where(total == 0, 1.0, total)
         lse = (base + np.log(total))[:, 0]
         # A weight's relative error: of its score, and of the exponential of its distance to the top.
