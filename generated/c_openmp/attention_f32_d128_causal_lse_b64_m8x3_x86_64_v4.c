@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b64 m8x3
-// Inputs    c86006e693b5  (command, templates and emitter)
-// Body      ed95d1a69034  (everything below this comment)
+// Inputs    432679bd2fb4  (command, templates and emitter)
+// Body      e10d539388e8  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4.h"
@@ -230,7 +230,8 @@ static void softmax(struct Tile *t, int keys) {
 }
 
 // Begin a tile: its queries transposed and scaled, past the end the last one again.
-static void begin_tile(struct Tile *t, const Element *q, int64_t stride, int rows, float factor) {
+static void begin_tile(struct Tile *t, const Element *q, int64_t stride, int rows,
+                       float factor) {
   for (int i = 0; i < kBlockM; ++i) {
     const Element *const from = q + (i < rows ? i : rows - 1) * stride;
     for (int d = 0; d < kHeadDim; ++d) {
@@ -287,6 +288,9 @@ static void attend_tile(const struct Call *call, int64_t batch, int64_t head, in
   begin_tile(&t, q + first_row * call->q_stride_seq, call->q_stride_seq, rows,
              call->scale * kLog2E);
 
+  // Keys that every query of the tile sees.
+  const int64_t whole_begin = first_key(call, last_row);
+  const int64_t whole_end = end_key(call, first_row);
   const int64_t end = end_key(call, last_row);
   for (int64_t block = first_key(call, first_row); block < end; block += kBlockN) {
     const int keys = end - block < kBlockN ? (int)(end - block) : kBlockN;
@@ -302,7 +306,7 @@ static void attend_tile(const struct Call *call, int64_t batch, int64_t head, in
       multiply_scores(&t.s[key], rows_of_k, t.q);
     }
     // Blocks that every query of the tile sees whole need no mask.
-    if (block < first_key(call, last_row) || block + keys > end_key(call, first_row)) {
+    if (block < whole_begin || block + keys > whole_end) {
       mask_scores(&t, call, batch, head, first_row, block, keys, rows);
     }
     softmax(&t, keys);
@@ -416,8 +420,10 @@ static void attend_few(const struct Call *call, int64_t batch, int64_t kv_head) 
       for (int d = 0; d < kHeadDim; ++d) {
         query->q[d] = q[at + d] * (call->scale * kLog2E);
       }
-      begin = first_key(call, query->row) < begin ? first_key(call, query->row) : begin;
-      end = end_key(call, query->row) > end ? end_key(call, query->row) : end;
+      const int64_t own_begin = first_key(call, query->row);
+      const int64_t own_end = end_key(call, query->row);
+      begin = own_begin < begin ? own_begin : begin;
+      end = own_end > end ? own_end : end;
     }
     for (int64_t block = begin; block < end; block += kBlockN) {
       const int keys = end - block < kBlockN ? (int)(end - block) : kBlockN;

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    15ea04e3539e  (command, templates and emitter)
-// Body      2afd51aa6483  (everything below this comment)
+// Inputs    76cde3350479  (command, templates and emitter)
+// Body      94f7efe2793d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_causal_lse_128x128_s2_sm90a.h"
@@ -791,7 +791,8 @@ extern "C" __global__ void __launch_bounds__(128)
   for (int column = 0; column < kValueDim; ++column) {
     to[column] = static_cast<Element>(0.0f);
   }
-  call.lse[batch * call.lse_stride_batch + head * call.lse_stride_head + row] = -INFINITY;
+  call.lse[batch * call.lse_stride_batch + head * call.lse_stride_head + row] =
+      -INFINITY;
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  decode n16 s3 w4
-// Inputs    c06425b02245  (command, templates and emitter)
-// Body      80040318f792  (everything below this comment)
+// Inputs    32699cbfe769  (command, templates and emitter)
+// Body      c4fcd9549ec8  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_lse_decode_n16_s3_w4_sm80.h"
@@ -668,8 +668,9 @@ extern "C" cudaError_t tilegen_attention_bf16_d128_lse_decode_n16_s3_w4_sm80(
   call.lse = static_cast<float *>(lse);
   call.lse_stride_batch = lse_stride_batch;
   call.lse_stride_head = lse_stride_head;
-  const size_t needed = tilegen_attention_bf16_d128_lse_decode_n16_s3_w4_sm80_workspace(
-      batch, heads, kv_heads, seq_q, seq_k);
+  const size_t needed =
+      tilegen_attention_bf16_d128_lse_decode_n16_s3_w4_sm80_workspace(
+          batch, heads, kv_heads, seq_q, seq_k);
   if (workspace == nullptr || reinterpret_cast<uintptr_t>(workspace) % 16 != 0 ||
       workspace_bytes < needed) {
     return cudaErrorInvalidValue;

@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  decode n16 s3 w4
-// Inputs    c06425b02245  (command, templates and emitter)
+// Inputs    32699cbfe769  (command, templates and emitter)
 // Body      8055e4a3a43c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

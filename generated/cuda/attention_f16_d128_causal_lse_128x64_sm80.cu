@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    1da6d061909d  (command, templates and emitter)
+// Inputs    afebd86155c7  (command, templates and emitter)
 // Body      52f9724b04aa  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

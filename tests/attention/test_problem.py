@@ -29,10 +29,17 @@ def test_the_causal_mask_has_one_name():
         ("j < 2 * i + 3", [{"i": 2, "": 3}], []),
         ("j == i", [{"i": 1, "": 1}], [{"i": 1}]),
         ("j < length", [{"length": 1}], []),
+        ("j < length[b]", [{"length[b]": 1}], []),
+        (
+            "j <= i + length[b] - seq_k and j >= begin[b]",
+            [{"i": 1, "length[b]": 1, "seq_k": -1, "": 1}],
+            [{"begin[b]": 1}],
+        ),
     ],
 )
 def test_linear_comparisons_become_ranges(mask, ends, firsts):
-    found = key_range(Attention(mask=mask))
+    operands = ",".join(f"{n}:i32" for n in ("length", "begin") if f"{n}[b]" in mask)
+    found = key_range(Attention(mask=mask, operands=operands))
 
     def clean(terms):
         return [{n: c for n, c in t.items() if c} for t in terms]

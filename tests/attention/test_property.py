@@ -24,7 +24,7 @@ CPUS = [
     if isinstance(t, CpuTarget) and t.machine in ("any", "x86_64") and not missing_features(t)
 ]
 MASKS = ["", "j <= i", "i - j < window", "j <= i and i - j < window", "j % 3 > 0 or j == i"]
-MASKS += ["j < length[b]", "j <= i and group[b,i] == group_k[b,j]"]
+MASKS += ["j < length[b]", "j <= i and j >= begin[b]", "j <= i and group[b,i] == group_k[b,j]"]
 SCORES = ["", "s + slope[h] * (j - i)", "softcap(s, 20)", "s + bias[h,i,j]", "s * gain"]
 
 
@@ -44,10 +44,11 @@ def problems(draw, dims, dtypes):
     options["score"] = draw(st.sampled_from(SCORES))
     options["align"] = draw(st.sampled_from(["bottom_right", "top_left"]))
     options["lse"] = draw(st.booleans())
+    options["sinks"] = draw(st.booleans())
     if "group" in options["mask"]:
         options["operands"] = "group:i32,group_k:i32"
-    elif "length" in options["mask"]:
-        options["operands"] = "length:i32"
+    elif "[b]" in options["mask"]:
+        options["operands"] = "length:i32" if "length" in options["mask"] else "begin:i32"
     return {n: v for n, v in options.items() if v not in ("", False)}
 
 

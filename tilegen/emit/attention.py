@@ -70,6 +70,7 @@ def context(plan: Plan) -> dict[str, Any]:
         "weight_factor": "kLog2E" if problem.score else f"{call}scale * kLog2E",
         "score_factor": f"{call}scale" if problem.score else f"{call}scale * kLog2E",
         "reads_row_end": int(any("i" in term for term in keys.ends)),
+        **_batch_names(keys, cuda),
         "reads_row_first": int(any("i" in term for term in keys.firsts)),
         "score_unit": "1.0f" if problem.score else f"{call}scale",
         **(_wgmma_names(plan) if isinstance(plan, WgmmaAttentionPlan) else {}),
@@ -139,6 +140,19 @@ def _registers(name: str, columns: int) -> dict[str, Any]:
         "n": columns,
         "number_rows": rows(numbers, 16 if count <= 100 else 15),
         "register_rows": rows(places, 6),
+    }
+
+
+def _batch_names(keys: KeyRange, cuda: bool) -> dict[str, Any]:
+    """How functions of the bounds are given the batch, where a bound is an operand of it."""
+    end, first = (any("[b]" in n for t in terms for n in t) for terms in (keys.ends, keys.firsts))
+    needed = end or first
+    return {
+        "reads_batch_end": int(end),
+        "reads_batch_first": int(first),
+        "bounds_by_batch": int(needed),
+        "batch_parameter": ("int b, " if cuda else "int64_t b, ") if needed else "",
+        "batch_argument": ("tile.batch, " if cuda else "batch, ") if needed else "",
     }
 
 
@@ -271,13 +285,9 @@ def _linear_text(term: Linear, call: str) -> str:
         if not factor:
             continue
         size = abs(factor)
-        word = (
-            name
-            if name in ("i", "b", "h")
-            else f"int64_t{{{call}{name}}}" if call == "call." else name
-        )
-        if name and call == "call->" and name not in ("i", "b", "h"):
-            word = f"(int64_t){call}{name}"
+        word = name
+        if name not in ("i", "b", "h"):
+            word = f"int64_t{{{call}{name}}}" if call == "call." else f"(int64_t){call}{name}"
         piece = str(size) if not name else word if size == 1 else f"{size} * {word}"
         if text:
             text += f" {'-' if factor < 0 else '+'} {piece}"

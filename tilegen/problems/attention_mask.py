@@ -1,7 +1,7 @@
 """What a mask says about ranges of keys: the linear comparisons in it, and what they leave over.
 
-A conjunct such as `j <= i` or `i - j < window` bounds the keys of a query by a linear term in i and
-integer scalars. If the term does not fall with i, blocks of keys can be skipped for whole tiles, and
+A conjunct such as `j <= i`, `i - j < window` or `j < length[b]` bounds the keys of a query by a linear
+term in i, integer scalars and integers of the batch. If the term does not fall with i, blocks of keys can be skipped for whole tiles, and
 the mask is a comparison of columns with two limits a row. Other conjuncts are evaluated element by
 element.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from tilegen import formula as fl
 from tilegen.problems.attention import Attention
 from tilegen.problems.attention_formulas import AttentionFormula
+from tilegen.values import I32, I64
 
 # A sum of integer multiples of names; the empty name is the constant.
 Linear = Mapping[str, int]
@@ -47,6 +48,10 @@ def key_range(problem: Attention) -> KeyRange:
     if len(mask.formula.statements) > 1:
         return KeyRange(rest=mask)
     integers = {n for n, kind in mask.typed.scalars.items() if not kind.is_float}
+    integers |= {"seq_q", "seq_k"} & set(mask.formula.scalars)
+    for name, kind in mask.typed.operands.items():
+        if kind in (I32, I64) and mask.formula.operands[name] == ("b",):
+            integers.add(f"{name}[b]")
     ends, firsts, kept = [], [], []
     for position, node in enumerate(_conjuncts(mask.formula.statements[-1].value)):
         bounds = _bounds(node, integers)
@@ -133,6 +138,8 @@ def _linear(node: fl.Node, integers: set[str]) -> dict[str, int] | None:
             return {"": value}
         case fl.Name(name=name) if name in integers or name in ("i", "j", "b", "h"):
             return {name: 1}
+        case fl.Operand(name=name) if f"{name}[b]" in integers:
+            return {f"{name}[b]": 1}
         case fl.Unary(op="-", a=a):
             return _scaled(_linear(a, integers), -1)
         case fl.Binary(op="+" | "-" as op, a=a, b=b):
