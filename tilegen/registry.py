@@ -16,6 +16,7 @@ from tilegen.values import nearest
 # operator: module:class of its problem.
 _PROBLEMS = {
     "attention": "tilegen.problems.attention:Attention",
+    "attention_backward": "tilegen.problems.attention_backward:AttentionBackward",
     "formula": "tilegen.problems.formula:FormulaProblem",
     "gemm": "tilegen.problems.gemm:Gemm",
 }
@@ -28,6 +29,7 @@ _SCHEDULES = [
     "tilegen.schedules.attention_wgmma:WgmmaAttention",
     "tilegen.schedules.attention_mma:MmaAttention",
     "tilegen.schedules.attention_decode:DecodeAttention",
+    "tilegen.schedules.attention_backward_mma:MmaAttentionBackward",
     "tilegen.schedules.gemm_wgmma:WgmmaGemm",
     "tilegen.schedules.attention_blocked:BlockedAttention",
     "tilegen.schedules.gemm_simt:SimtGemm",

@@ -37,7 +37,9 @@ def context(plan: Plan) -> dict[str, Any]:
     cuda = plan.target.backend == "cuda"
     call = "call." if cuda else "call->"
     keys = key_range(problem)
-    arrays = [t for t in problem.tensors() if t.name not in ("q", "k", "v", "o")]
+    # Forward kernels take q, k, v and o beside the rest, which the call carries.
+    beside = ("q", "k", "v", "o") if problem.operator == "attention" else ()
+    arrays = [t for t in problem.tensors() if t.name not in beside]
     scalars = [s for s in problem.scalars() if s.name != "scale"]
     position = _position_type(keys) if cuda else "int64_t"
     score = _function(problem.score_formula(), "score", problem.shifted, cuda, call)

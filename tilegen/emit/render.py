@@ -25,6 +25,7 @@ REVISION = 1
 # operator: module whose `context(plan)` gives the names that the operator's templates need besides.
 _CONTEXTS = {
     "attention": "tilegen.emit.attention",
+    "attention_backward": "tilegen.emit.attention",
     "formula": "tilegen.emit.formula",
     "gemm": "tilegen.emit.gemm",
 }

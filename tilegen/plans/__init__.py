@@ -21,6 +21,7 @@ _PLANS = {
     "RowRegisters": "tilegen.plans.rowwise:RowRegistersPlan",
     "BlockedAttention": "tilegen.plans.attention_blocked:BlockedAttentionPlan",
     "MmaAttention": "tilegen.plans.attention_mma:MmaAttentionPlan",
+    "MmaAttentionBackward": "tilegen.plans.attention_backward_mma:MmaAttentionBackwardPlan",
     "DecodeAttention": "tilegen.plans.attention_decode:DecodeAttentionPlan",
     "WgmmaAttention": "tilegen.plans.attention_wgmma:WgmmaAttentionPlan",
     "SimtGemm": "tilegen.plans.gemm_simt:SimtGemmPlan",

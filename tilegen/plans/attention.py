@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilegen.plans.base import Fact, Plan, Refusal
 from tilegen.problems.attention import Attention
 from tilegen.problems.attention_mask import reads_distance
@@ -12,6 +14,11 @@ MOST = 1 << 30
 
 # Longest sequence whose distances become floats by one addition.
 LONGEST_DISTANCE = 1 << 21
+
+
+# Sizes along a sequence and over heads, of each array.
+_EXTENTS = {n: ("seq_q", "heads") for n in ("q", "o", "d_o", "dq")}
+_EXTENTS |= {n: ("seq_k", "kv_heads") for n in ("k", "v", "dk", "dv")}
 
 
 def head_refusals(problem: Attention) -> tuple[Refusal, ...]:
@@ -41,16 +48,14 @@ def distance_refusals(problem: Attention) -> tuple[Refusal, ...]:
     return (Refusal(8, condition, reason),)
 
 
-def alignment_refusals(mover: str) -> tuple[Refusal, ...]:
+def alignment_refusals(
+    mover: str, names: Sequence[str] = ("q", "k", "v", "o")
+) -> tuple[Refusal, ...]:
     """Calls whose arrays or strides are not whole units of 16 bytes; elements are 2 bytes."""
-    pointers = " || ".join(f"reinterpret_cast<uintptr_t>({n}) % 16 != 0" for n in "qkvo")
+    pointers = " || ".join(f"reinterpret_cast<uintptr_t>({n}) % 16 != 0" for n in names)
     strides = []
-    for name, seq, heads in (
-        ("q", "seq_q", "heads"),
-        ("k", "seq_k", "kv_heads"),
-        ("v", "seq_k", "kv_heads"),
-        ("o", "seq_q", "heads"),
-    ):
+    for name in names:
+        seq, heads = _EXTENTS[name]
         for dim, extent in (("batch", "batch"), ("seq", seq), ("head", heads)):
             strides.append(f"({extent} > 1 && {name}_stride_{dim} % 8 != 0)")
     return (

@@ -35,6 +35,10 @@ _RESERVED = (
     "o",
     "lse",
     "sink",
+    "d_o",
+    "dq",
+    "dk",
+    "dv",
     "s",
     "scale",
     "batch",
@@ -51,7 +55,7 @@ _TAKEN = frozenset(
     k_map kernel number o_map position processors q_map refusal row_tiles shared_bytes task tasks
     threads tile tiles tile_counter v_map whole""".split()
 )
-_STRIDE = re.compile(r"([qkvo]|lse)_stride_\w+|distance_\d+")
+_STRIDE = re.compile(r"(d?[qkvo]|d_o|lse)_stride_\w+|distance_\d+")
 
 
 def _alignment(text: str) -> str:

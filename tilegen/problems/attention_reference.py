@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 _EXP = 2.0**-21
 
 
+class Head(NamedTuple):
+    """One query head: scores [seq_q][seq_k], -inf where masked, with an error bound; its arrays in float64."""
+
+    s: np.ndarray
+    error: np.ndarray
+    q: np.ndarray
+    k: np.ndarray
+    v: np.ndarray
+
+
 def attend(
     problem: Attention, sizes: Sizes, arrays: Arrays, scalars: Mapping[str, float]
 ) -> dict[str, Expected]:
@@ -28,11 +38,9 @@ def attend(
     ratio = max(1, heads // max(1, sizes["kv_heads"]))
     for b in range(batch):
         for h in range(heads):
-            q, k, v = (
-                np.asarray(arrays[n][b, :, h if n == "q" else h // ratio], np.float64)
-                for n in "qkv"
-            )
-            result = _head(problem, sizes, arrays, scalars, b, h, q, k, v)
+            head = weigh(problem, sizes, arrays, scalars, b, h, h // ratio)
+            sink = float(arrays["sink"][h]) if problem.sinks else -np.inf
+            result = _softmax(problem, head.s, head.error, head.v, sink)
             o[b, :, h], o_bound[b, :, h], lse[b, h], lse_bound[b, h] = result
     found = {"o": Expected(o, o_bound)}
     if problem.lse:
@@ -40,8 +48,17 @@ def attend(
     return found
 
 
-def _head(problem, sizes, arrays, scalars, b, h, q, k, v):
-    """One head: output with bound, log-sum-exp with bound."""
+def weigh(
+    problem: Attention,
+    sizes: Sizes,
+    arrays: Arrays,
+    scalars: Mapping[str, float],
+    b: int,
+    h: int,
+    kv_head: int,
+) -> Head:
+    """The scores of a query head, in float64."""
+    q, k, v = (np.asarray(arrays[n][b, :, h if n == "q" else kv_head], np.float64) for n in "qkv")
     seq_q, seq_k = len(q), len(k)
     s = (q @ k.T) * scalars["scale"]
     sums = F32.epsilon * (4 * problem.head_dim**0.5 + 8)
@@ -70,9 +87,7 @@ def _head(problem, sizes, arrays, scalars, b, h, q, k, v):
             s, error = value, np.broadcast_to(bound, (1, 1, seq_q, seq_k))[0, 0]
         else:
             seen = seen & value.astype(bool)
-    s, error = np.where(seen, s, -np.inf), np.where(seen, error, 0.0)
-    sink = float(arrays["sink"][h]) if problem.sinks else -np.inf
-    return _softmax(problem, s, error, v, sink)
+    return Head(np.where(seen, s, -np.inf), np.where(seen, error, 0.0), q, k, v)
 
 
 def _own(array: np.ndarray, f, name: str, b: int, h: int) -> np.ndarray:

@@ -13,7 +13,9 @@ from tilegen.values import F32
 
 def _plain(problem: Problem) -> bool:
     """Whether scaled_dot_product_attention computes the problem: no formula, no log-sum-exp."""
-    return isinstance(problem, Attention) and not problem.formulas and not problem.lse
+    if not isinstance(problem, Attention) or problem.operator != "attention":
+        return False
+    return not (problem.formulas or problem.lse or problem.sinks)
 
 
 def _call(problem: Attention, t: dict[str, Any], scale: float) -> Any:

@@ -1,0 +1,90 @@
+"""Gradients of attention: what they mean, what is refused, and any problem in the simulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.attention.kernels import simulates
+from tests.attention.test_property import MASKS, slow
+from tilegen.emit.render import render
+from tilegen.errors import IllegalSchedule, UsageError
+from tilegen.problems.attention_backward import AttentionBackward
+from tilegen.simulate import Options
+from tilegen.spec import KernelSpec
+from tilegen.toolchain import build
+from tilegen.values import F32
+from tilegen.verify.simulated import simulate_case
+
+
+@pytest.mark.parametrize("mask, align", [("", "bottom_right"), ("j <= i", "top_left")])
+def test_reference_agrees_with_automatic_differentiation(mask, align):
+    torch = pytest.importorskip("torch")
+    sizes = {"batch": 2, "heads": 4, "kv_heads": 2, "seq_q": 5, "seq_k": 7}
+    problem = AttentionBackward(dtype=F32, head_dim=16, value_dim=8, mask=mask, align=align)
+    arrays = problem.draw(sizes, np.random.default_rng(1))
+    found = problem.reference(sizes, arrays, problem.draw_scalars(np.random.default_rng(2)))
+    scale = problem.draw_scalars(np.random.default_rng(3))["scale"]
+
+    q, k, v, d_o = (torch.tensor(arrays[n].astype(np.float64)) for n in ("q", "k", "v", "d_o"))
+    for x in (q, k, v):
+        x.requires_grad_()
+    wide_k, wide_v = (x.repeat_interleave(2, dim=2) for x in (k, v))
+    s = torch.einsum("bihd,bjhd->bhij", q, wide_k) * scale
+    if mask:
+        s = s.masked_fill(~torch.ones(5, 7).tril().bool(), float("-inf"))
+    torch.einsum("bhij,bjhd->bihd", s.softmax(-1), wide_v).backward(d_o)
+    for name, x in (("dq", q), ("dk", k), ("dv", v)):
+        # o and lse are rounded to float32 on the way in.
+        np.testing.assert_allclose(found[name].value, x.grad.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options, error, words",
+    [
+        ({"score": "softcap(s, 30)"}, UsageError, ["--score", "scale * q . k"]),
+        ({"lse": "true"}, UsageError, ["--lse", "input"]),
+        ({"head_dim": "256"}, IllegalSchedule, ["336 registers", "255"]),
+        ({"dtype": "f32"}, IllegalSchedule, ["f16 and bf16"]),
+        ({"tile": "64x128"}, IllegalSchedule, ["128 columns", "Legal:"]),
+        ({"tile": "256x32"}, IllegalSchedule, ["256 rows", "Legal:"]),
+        ({"tile": "64x64", "head_dim": "160"}, IllegalSchedule, ["288 registers", "Legal:"]),
+    ],
+)
+def test_wrong_options_are_refused_in_words(options, error, words):
+    with pytest.raises(error) as raised:
+        KernelSpec.make("attention_backward", "sm_80", {"dtype": "bf16", **options})
+    text = f"{raised.value.message}\n{raised.value.hint}"
+    assert all(word in text for word in words), text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not simulates(), reason="no nvcc or no C++ compiler")
+@slow(4)
+@given(st.data())
+def test_cuda_kernels_in_the_simulator(data):
+    draw = data.draw
+    options = {
+        "dtype": draw(st.sampled_from(["f16", "bf16"])),
+        "mask": draw(st.sampled_from(MASKS)),
+    }
+    options["head_dim"] = str(draw(st.sampled_from([16, 64, 80, 128])))
+    options["value_dim"] = str(draw(st.sampled_from([16, 64, 128])))
+    options["align"] = draw(st.sampled_from(["bottom_right", "top_left"]))
+    if "group" in options["mask"]:
+        options["operands"] = "group:i32,group_k:i32"
+    elif "[b]" in options["mask"]:
+        options["operands"] = "length:i32" if "length" in options["mask"] else "begin:i32"
+    options["tile"] = f"{draw(st.sampled_from([32, 64]))}x{draw(st.sampled_from([16, 32]))}"
+    target = draw(st.sampled_from(["sm_80", "sm_90a"]))
+    kernel = render(KernelSpec.make("attention_backward", target, options))
+    build.require_no_spill(kernel, kernel.spec.target)
+    kv_heads = draw(st.integers(1, 2))
+    sizes = {"batch": draw(st.integers(1, 2)), "heads": kv_heads * draw(st.integers(1, 3))}
+    sizes |= {"kv_heads": kv_heads, "seq_q": draw(st.integers(1, 131))}
+    sizes["seq_k"] = draw(st.integers(1, 131))
+    order = draw(st.sampled_from(["deterministic", "lazy", "random"]))
+    found = simulate_case(kernel, sizes, Options(order=order, seed=1), multiprocessors=2)
+    assert found.ok, f"{kernel.command}\n{sizes} {order}\n{found.text()}"
