@@ -12,6 +12,7 @@ from tilegen.cli import options as opt
 from tilegen.cli.console import out, progress
 from tilegen.emit.render import render
 from tilegen.runtime.bundle_build import build_into
+from tilegen.targets import CudaTarget
 from tilegen.toolchain import build as toolchain
 
 
@@ -49,7 +50,10 @@ def build(
             for spec in chosen:
                 made = render(spec, style)
                 bar.update(task, description=made.stem)
-                libraries.append(toolchain.library(made))
+                cuda = isinstance(spec.target, CudaTarget)
+                libraries.append(
+                    (toolchain.library_without_spill if cuda else toolchain.library)(made)
+                )
                 bar.advance(task)
     for library in libraries:
         out.print(str(library))

@@ -59,6 +59,7 @@ def _compile(kernel: Rendered) -> dict[str, tuple[str, bytes]]:
         if path.endswith(".h"):
             made["header"] = (Path(path).name, text.encode())
     if isinstance(kernel.spec.target, CudaTarget):
+        build.require_no_spill(kernel, kernel.spec.target)
         image, _ = build.cubin(kernel, kernel.spec.target)
         made["cubin"] = (f"{kernel.stem}.cubin", image.read_bytes())
     return made

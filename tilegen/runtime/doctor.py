@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tilegen.errors import TilegenError
 from tilegen.targets import TARGETS, CpuTarget
-from tilegen.toolchain import cache, find
+from tilegen.toolchain import cache, find, sass
 from tilegen.toolchain.host import missing_features
 
 
@@ -85,6 +85,7 @@ def examine() -> list[Finding]:
     """Look for compilers, OpenMP, PyCUDA, the driver, a GPU, CPU levels and a writable cache."""
     findings = [
         _tool("nvcc", find.find_nvcc),
+        _tool("cuobjdump", sass.find_cuobjdump),
         _tool("C", find.find_cc),
         _tool("C++", find.find_cxx),
     ]

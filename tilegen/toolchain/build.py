@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilegen.emit.render import Rendered
-from tilegen.errors import BuildError
+from tilegen.errors import BuildError, ToolMissing
 from tilegen.targets import CudaTarget
+from tilegen.toolchain import sass
 from tilegen.toolchain.cache import cached, digest
 from tilegen.toolchain.find import Tool, find_cc, find_nvcc, openmp_flags
 from tilegen.toolchain.host import native_flags
@@ -205,13 +206,15 @@ def read_ptxas(text: str) -> list[PtxasReport]:
 
 
 def require_no_spill(kernel: Rendered, arch: CudaTarget) -> list[PtxasReport]:
-    """Compile for `arch` and refuse spills and C75xx notes.
+    """Compile for `arch` and refuse spills, C75xx notes and, where cuobjdump is, fences in the loop along K.
 
     Raises:
-        BuildError: ptxas spilled registers or serialised the matrix units; with the bytes.
+        BuildError: ptxas spilled registers or serialised the matrix units, with the bytes; or a loop that feeds
+            them drains memory in every round, with the instruction.
     """
-    _, reports = cubin(kernel, arch)
+    path, reports = cubin(kernel, arch)
     _refuse_spills(kernel, arch, reports)
+    _refuse_fences(kernel, arch, path)
     return reports
 
 
@@ -223,7 +226,25 @@ def library_without_spill(kernel: Rendered) -> Path:
     path = library(kernel)
     reports = read_ptxas((path.parent / PTXAS).read_text(encoding="utf-8"))
     _refuse_spills(kernel, kernel.spec.target, reports)
+    _refuse_fences(kernel, kernel.spec.target, path)
     return path
+
+
+def _refuse_fences(kernel: Rendered, arch: CudaTarget, path: Path) -> None:
+    """Raise BuildError for a loop that drains memory; pass where there is no wgmma or no cuobjdump."""
+    if "wgmma" not in arch.features:
+        return
+    try:
+        fenced = sass.fenced_loops(sass.disassemble(path))
+    except ToolMissing:
+        return
+    if fenced:
+        loop = fenced[0]
+        raise BuildError(
+            f"{kernel.source} for {arch}: {loop.function}: the loop at {loop.first:#x} to {loop.last:#x} drains "
+            f"memory in every round: {loop.fence}",
+            "Arrive at mbarriers without a qualifier such as .release.cluster, and fence outside of loops.",
+        )
 
 
 def _refuse_spills(kernel: Rendered, arch: CudaTarget, reports: Sequence[PtxasReport]) -> None:
