@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  amx 1024x512x1024
-// Inputs    760b4cd28b5e  (command, templates and emitter)
-// Body      9c442cd4c78a  (everything below this comment)
+// Inputs    4551defd05d2  (command, templates and emitter)
+// Body      b45ca4413541  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_amx_1024x512x1024_amx.h"
@@ -63,7 +63,9 @@ enum {
   // Derived.
   kWord = 2,  // elements that one instruction multiplies and adds to a sum
   kTile = 16,  // rows of a tile register, and words of each
+  kStep = kTile * kWord,  // 32 elements of K that a tile register holds
   kGroupM = 1 * kMicroM,  // 32 rows of A are packed at a time
+  kSmallBytes = 24576,  // memory that a call takes from the stack
   kLine = 64  // bytes of a cache line
 };
 static_assert(kBlockN % kMicroN == 0, "slivers must tile kBlockN");
@@ -98,7 +100,7 @@ struct Block {
   int64_t rows, cols, depth;  // what it covers
   int first, last;            // whether its sums start here, and whether they are complete after it
   const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
-  Element *group;  // [kGroupM][depth * kWord], packed rows of A
+  Element *group;  // [depth / kTile][kGroupM][kStep], packed rows of A
   Sum *sums;  // [rows][kBlockN], or one [kMicroM][kMicroN] when they start and end here
 };
 
@@ -117,8 +119,10 @@ static inline int64_t words_of(int64_t elements) {
 
 // Length of the parts, a multiple of `unit`, when `extent` is cut as evenly as `limit` allows.
 static inline int64_t even_part(int64_t extent, int64_t limit, int64_t unit) {
-  const int64_t parts = extent > limit ? pieces(extent, limit) : 1;
-  return smaller(pieces(pieces(extent, parts), unit) * unit, limit);
+  if (extent <= limit) {
+    return limit;
+  }
+  return smaller(pieces(pieces(extent, pieces(extent, limit)), unit) * unit, limit);
 }
 
 // The float that has these bits.
@@ -182,7 +186,6 @@ static inline void end_tiles(void) {
 static inline __attribute__((always_inline)) void multiply(
     int two_rows, int two_cols, int64_t depth, const Element *a, int64_t lda, const Factor *sliver,
     int first, Sum *tile, int64_t row_of_sums) {
-  const Element *const lower_a = a + (two_rows ? kTile * lda : 0);
   Sum *const lower = tile + kTile * row_of_sums;
   const int64_t row_of_a = lda * (int64_t)sizeof(Element);
   const int64_t row_of_b = kMicroN * sizeof(Factor), row = row_of_sums * (int64_t)sizeof(Sum);
@@ -207,14 +210,15 @@ static inline __attribute__((always_inline)) void multiply(
 #pragma GCC unroll 2
   for (int64_t k = 0; k < depth; k += kTile) {
     _tile_loadd(6, sliver + k * kMicroN, row_of_b);
-    _tile_loadd(4, a + k * kWord, row_of_a);
+    const Element *rows_of_a = a + k * kWord * kMicroM;
+    _tile_loadd(4, rows_of_a, row_of_a);
     _tile_dpbf16ps(0, 4, 6);
     if (two_cols) {
       _tile_loadd(7, sliver + k * kMicroN + kTile, row_of_b);
       _tile_dpbf16ps(1, 4, 7);
     }
     if (two_rows) {
-      _tile_loadd(5, lower_a + k * kWord, row_of_a);
+      _tile_loadd(5, rows_of_a + kTile * lda, row_of_a);
       _tile_dpbf16ps(2, 5, 6);
     }
     if (two_rows && two_cols) {
@@ -376,10 +380,10 @@ static void store_tile(const struct Call *call, const struct Block *block, int64
   const struct Epilogue epilogue = call->epilogue;
   for (int row = 0; row < rows; ++row) {
     const Sum *sums = tile + row * row_of_sums;
-    const int64_t m = block->m + i + row;
+    const int64_t m = block->m + i + row, n = block->n + j;
 #pragma omp simd
     for (int col = 0; col < cols; ++col) {
-      store_result(&epilogue, m, block->n + j + col, sums[col]);
+      store_result(&epilogue, m, n + col, sums[col]);
     }
   }
 }
@@ -401,8 +405,8 @@ static void sweep_slivers(const struct Call *call, const struct Block *block, in
   }
 }
 
-// Pack rows i to i + rows of the block of A, with zeros for rows that do not exist and past the end
-// of K.
+// Pack rows i to i + rows of the block of A for tile registers: [depth / kTile][kMicroM] rows of a
+// line each, with zeros for rows that do not exist and past the end of K.
 static void pack_a(const struct Call *call, const struct Block *block, int64_t i, int64_t rows) {
   const Element *a = call->a;
   const int64_t k = block->k * kWord, width = block->depth * kWord;
@@ -410,24 +414,25 @@ static void pack_a(const struct Call *call, const struct Block *block, int64_t i
   if (rows < kMicroM || length < width) {
     memset(block->group, 0, (size_t)(kMicroM * width) * sizeof(Element));
   }
+  const int64_t whole = length / kStep * kStep;
   for (int64_t row = 0; row < rows; ++row) {
     const Element *source = a + (block->m + i + row) * call->lda + k;
-    memcpy(block->group + row * width, source, (size_t)length * sizeof(Element));
+    Element *target = block->group + row * kStep;
+    for (int64_t at = 0; at < whole; at += kStep) {
+      memcpy(target + at * kMicroM, source + at, kStep * sizeof(Element));
+    }
+    if (whole < length) {
+      memcpy(target + whole * kMicroM, source + whole, (size_t)(length - whole) * sizeof(Element));
+    }
   }
 }
 
-// Multiply a block of A by the packed block of B.
+// Multiply a block of A, packed a micro tile of rows at a time, by the packed block of B.
 static void sweep_rows(const struct Call *call, const struct Block *block) {
-  const int64_t start = block->m * call->lda + block->k * kWord;
-  const Element *a = call->a + start;
   for (int64_t i = 0; i < block->rows; i += kMicroM) {
     const int rows = (int)smaller(kMicroM, block->rows - i);
-    if (rows == kMicroM && (block->k + block->depth) * kWord <= call->elements) {
-      sweep_slivers(call, block, i, rows, a + i * call->lda, call->lda);
-      continue;
-    }
     pack_a(call, block, i, rows);
-    sweep_slivers(call, block, i, rows, block->group, block->depth * kWord);
+    sweep_slivers(call, block, i, rows, block->group, kStep);
   }
 }
 
@@ -522,6 +527,38 @@ static void take_cell(const struct Call *call, const struct Grid *grid, int64_t 
   const int64_t n_begin = smaller(slivers * col / grid->cols * kMicroN, call->n);
   const int64_t n_end = smaller(slivers * (col + 1) / grid->cols * kMicroN, call->n);
   compute_cell(call, m_begin, m_end, n_begin, n_end, memory);
+}
+
+// Bytes of a thread's memory.
+static size_t bytes_of(const struct Call *call) {
+  const struct Memory bytes = memory_of(call);
+  return bytes.panel + bytes.sums + bytes.group;
+}
+
+// Let threads take the cells, each thread with its own part of the memory.
+static void share_cells(const struct Call *call, int threads, char *memory) {
+  const struct Grid grid = choose_grid(call, threads);
+  const int64_t cells = grid.rows * grid.cols;
+#pragma omp parallel num_threads(threads)
+  {
+    char *own = memory;
+#ifdef _OPENMP
+    own += bytes_of(call) * (size_t)omp_get_thread_num();
+#endif
+    begin_tiles();
+#pragma omp for schedule(dynamic, 1) nowait
+    for (int64_t cell = 0; cell < cells; ++cell) {
+      take_cell(call, &grid, cell, own);
+    }
+    end_tiles();
+  }
+}
+
+// Compute the whole result on the caller's thread.
+static void compute_alone(const struct Call *call, char *memory) {
+  begin_tiles();
+  compute_cell(call, 0, call->m, 0, call->n, memory);
+  end_tiles();
 }
 
 // Threads worth starting: as many as asked for (0: OpenMP's default, but one inside a parallel
@@ -635,28 +672,22 @@ int tilegen_gemm_bf16_tn_bias_amx_1024x512x1024_amx(
   call.epilogue.c = c;
   call.epilogue.ldc = ldc;
 
+  // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
-  const struct Grid grid = choose_grid(&call, threads);
-  const int64_t cells = grid.rows * grid.cols;
-  const struct Memory bytes = memory_of(&call);
-  const size_t each = bytes.panel + bytes.sums + bytes.group;
-  char *memory = (char *)aligned_alloc(kLine, each * (size_t)threads);
+  const size_t each = bytes_of(&call);
+  char small[kSmallBytes] __attribute__((aligned(kLine)));
+  const int fits = threads == 1 && each <= kSmallBytes;
+  char *memory = fits ? small : (char *)aligned_alloc(kLine, each * (size_t)threads);
   if (memory == NULL) {
     return ENOMEM;
   }
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  {
-    char *own = memory;
-#ifdef _OPENMP
-    own += each * (size_t)omp_get_thread_num();
-#endif
-    begin_tiles();
-#pragma omp for schedule(dynamic, 1) nowait
-    for (int64_t cell = 0; cell < cells; ++cell) {
-      take_cell(&call, &grid, cell, own);
-    }
-    end_tiles();
+  if (threads == 1) {
+    compute_alone(&call, memory);
+  } else {
+    share_cells(&call, threads, memory);
   }
-  free(memory);
+  if (!fits) {
+    free(memory);
+  }
   return 0;
 }

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 48x252x1024 r8x3
-// Inputs    eb601963c3c2  (command, templates and emitter)
-// Body      10ebf29e7610  (everything below this comment)
+// Inputs    62cf791b20de  (command, templates and emitter)
+// Body      68dc78b5050c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_skinny_48x252x1024_r8x3_x86_64_v4.h"
@@ -288,10 +288,10 @@ static void store_tile(const struct Call *call, const struct Block *block, int64
   const struct Epilogue epilogue = call->epilogue;
   for (int row = 0; row < rows; ++row) {
     const Sum *sums = tile + row * row_of_sums;
-    const int64_t m = block->m + i + row;
+    const int64_t m = block->m + i + row, n = block->n + j;
 #pragma omp simd
     for (int col = 0; col < cols; ++col) {
-      store_result(&epilogue, m, block->n + j + col, sums[col]);
+      store_result(&epilogue, m, n + col, sums[col]);
     }
   }
 }

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32
-// Inputs    b919ff8020d3  (command, templates and emitter)
-// Body      6c0f2adfd595  (everything below this comment)
+// Inputs    90040255231e  (command, templates and emitter)
+// Body      941d975a6e09  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_tn_128x128x32.h"
@@ -53,6 +53,7 @@ enum {
 
   // Derived.
   kGroupM = 8 * kMicroM,  // 64 rows of A are packed at a time
+  kSmallBytes = 24576,  // memory that a call takes from the stack
   kLine = 64  // bytes of a cache line
 };
 static_assert(kBlockN % kMicroN == 0, "slivers must tile kBlockN");
@@ -97,8 +98,10 @@ static inline int64_t pieces(int64_t extent, int64_t piece) {
 
 // Length of the parts, a multiple of `unit`, when `extent` is cut as evenly as `limit` allows.
 static inline int64_t even_part(int64_t extent, int64_t limit, int64_t unit) {
-  const int64_t parts = extent > limit ? pieces(extent, limit) : 1;
-  return smaller(pieces(pieces(extent, parts), unit) * unit, limit);
+  if (extent <= limit) {
+    return limit;
+  }
+  return smaller(pieces(pieces(extent, pieces(extent, limit)), unit) * unit, limit);
 }
 
 // The bits of a float.
@@ -239,10 +242,10 @@ static void store_tile(const struct Call *call, const struct Block *block, int64
   const struct Epilogue epilogue = call->epilogue;
   for (int row = 0; row < rows; ++row) {
     const Sum *sums = tile + row * row_of_sums;
-    const int64_t m = block->m + i + row;
+    const int64_t m = block->m + i + row, n = block->n + j;
 #pragma omp simd
     for (int col = 0; col < cols; ++col) {
-      store_result(&epilogue, m, block->n + j + col, sums[col]);
+      store_result(&epilogue, m, n + col, sums[col]);
     }
   }
 }
@@ -383,6 +386,34 @@ static void take_cell(const struct Call *call, const struct Grid *grid, int64_t 
   compute_cell(call, m_begin, m_end, n_begin, n_end, memory);
 }
 
+// Bytes of a thread's memory.
+static size_t bytes_of(const struct Call *call) {
+  const struct Memory bytes = memory_of(call);
+  return bytes.panel + bytes.sums + bytes.group;
+}
+
+// Let threads take the cells, each thread with its own part of the memory.
+static void share_cells(const struct Call *call, int threads, char *memory) {
+  const struct Grid grid = choose_grid(call, threads);
+  const int64_t cells = grid.rows * grid.cols;
+#pragma omp parallel num_threads(threads)
+  {
+    char *own = memory;
+#ifdef _OPENMP
+    own += bytes_of(call) * (size_t)omp_get_thread_num();
+#endif
+#pragma omp for schedule(dynamic, 1) nowait
+    for (int64_t cell = 0; cell < cells; ++cell) {
+      take_cell(call, &grid, cell, own);
+    }
+  }
+}
+
+// Compute the whole result on the caller's thread.
+static void compute_alone(const struct Call *call, char *memory) {
+  compute_cell(call, 0, call->m, 0, call->n, memory);
+}
+
 // Threads worth starting: as many as asked for (0: OpenMP's default, but one inside a parallel
 // region), yet no more than there are micro tiles, and one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
@@ -448,26 +479,22 @@ int tilegen_gemm_f16_tn_128x128x32(
   call.epilogue.c = c;
   call.epilogue.ldc = ldc;
 
+  // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
-  const struct Grid grid = choose_grid(&call, threads);
-  const int64_t cells = grid.rows * grid.cols;
-  const struct Memory bytes = memory_of(&call);
-  const size_t each = bytes.panel + bytes.sums + bytes.group;
-  char *memory = (char *)aligned_alloc(kLine, each * (size_t)threads);
+  const size_t each = bytes_of(&call);
+  char small[kSmallBytes] __attribute__((aligned(kLine)));
+  const int fits = threads == 1 && each <= kSmallBytes;
+  char *memory = fits ? small : (char *)aligned_alloc(kLine, each * (size_t)threads);
   if (memory == NULL) {
     return ENOMEM;
   }
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  {
-    char *own = memory;
-#ifdef _OPENMP
-    own += each * (size_t)omp_get_thread_num();
-#endif
-#pragma omp for schedule(dynamic, 1) nowait
-    for (int64_t cell = 0; cell < cells; ++cell) {
-      take_cell(&call, &grid, cell, own);
-    }
+  if (threads == 1) {
+    compute_alone(&call, memory);
+  } else {
+    share_cells(&call, threads, memory);
   }
-  free(memory);
+  if (!fits) {
+    free(memory);
+  }
   return 0;
 }

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x512 r6x64
-// Inputs    8eb60bbda2f7  (command, templates and emitter)
-// Body      d73dc8055452  (everything below this comment)
+// Inputs    4f27ed602452  (command, templates and emitter)
+// Body      4a394be95e5f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_bias_gelu_prepacked_2400x256x512_r6x64_x86_64_v4.h"
@@ -61,6 +61,8 @@ enum {
   // Derived.
   kLanes = 16,  // elements of a vector register
   kVectors = kMicroN / kLanes,  // 4
+  kStoreLanes = 16,  // results that are stored together
+  kSmallBytes = 24576,  // memory that a call takes from the stack
   kLine = 64  // bytes of a cache line
 };
 static_assert(kBlockN % kMicroN == 0, "slivers must tile kBlockN");
@@ -107,8 +109,10 @@ static inline int64_t pieces(int64_t extent, int64_t piece) {
 
 // Length of the parts, a multiple of `unit`, when `extent` is cut as evenly as `limit` allows.
 static inline int64_t even_part(int64_t extent, int64_t limit, int64_t unit) {
-  const int64_t parts = extent > limit ? pieces(extent, limit) : 1;
-  return smaller(pieces(pieces(extent, parts), unit) * unit, limit);
+  if (extent <= limit) {
+    return limit;
+  }
+  return smaller(pieces(pieces(extent, pieces(extent, limit)), unit) * unit, limit);
 }
 
 // The float that has these bits.
@@ -262,7 +266,7 @@ static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, i
   }
 }
 
-// Copy one row of a sliver.
+// Copy elements of a row of a sliver.
 static inline void copy_row(Factor *row, const Element *source, int64_t width) {
 #pragma omp simd
   for (int64_t j = 0; j < width; ++j) {
@@ -270,8 +274,18 @@ static inline void copy_row(Factor *row, const Element *source, int64_t width) {
   }
 }
 
-// Pack the block of B into slivers of kMicroN columns, each with K outermost. Columns that
-// do not exist become 0.
+// Copy a row that ends early, in vectors: the last one is filled up with 0, those past it are never
+// multiplied.
+static inline void copy_short_row(Factor *row, const Element *source, int64_t width) {
+  const int64_t whole = width / kLanes * kLanes;
+  copy_row(row, source, whole);
+#pragma omp simd
+  for (int64_t j = whole; j < whole + kLanes; ++j) {
+    row[j] = j < width ? source[j] : 0;
+  }
+}
+
+// Pack the block of B into slivers of kMicroN columns, each with K outermost.
 static void pack_b(const struct Call *call, const struct Block *block, Factor *panel) {
   const int64_t depth = block->depth;
   const Element *b = call->b;
@@ -283,8 +297,7 @@ static void pack_b(const struct Call *call, const struct Block *block, Factor *p
       if (width == kMicroN) {
         copy_row(sliver + row * kMicroN, source, kMicroN);
       } else {
-        memset(sliver + row * kMicroN, 0, kMicroN * sizeof *sliver);
-        copy_row(sliver + row * kMicroN, source, width);
+        copy_short_row(sliver + row * kMicroN, source, width);
       }
     }
   }
@@ -312,10 +325,18 @@ static void store_tile(const struct Call *call, const struct Block *block, int64
   const struct Epilogue epilogue = call->epilogue;
   for (int row = 0; row < rows; ++row) {
     const Sum *sums = tile + row * row_of_sums;
-    const int64_t m = block->m + i + row;
+    const int64_t m = block->m + i + row, n = block->n + j;
+    const int whole = cols / kStoreLanes * kStoreLanes;
 #pragma omp simd
-    for (int col = 0; col < cols; ++col) {
-      store_result(&epilogue, m, block->n + j + col, sums[col]);
+    for (int col = 0; col < whole; ++col) {
+      store_result(&epilogue, m, n + col, sums[col]);
+    }
+    // The last vector, masked.
+#pragma omp simd
+    for (int col = whole; col < whole + kStoreLanes; ++col) {
+      if (col < cols) {
+        store_result(&epilogue, m, n + col, sums[col]);
+      }
     }
   }
 }
@@ -430,6 +451,34 @@ static void take_cell(const struct Call *call, const struct Grid *grid, int64_t 
   const int64_t n_begin = smaller(slivers * col / grid->cols * kMicroN, call->n);
   const int64_t n_end = smaller(slivers * (col + 1) / grid->cols * kMicroN, call->n);
   compute_cell(call, m_begin, m_end, n_begin, n_end, memory);
+}
+
+// Bytes of a thread's memory.
+static size_t bytes_of(const struct Call *call) {
+  const struct Memory bytes = memory_of(call);
+  return bytes.sums;
+}
+
+// Let threads take the cells, each thread with its own part of the memory.
+static void share_cells(const struct Call *call, int threads, char *memory) {
+  const struct Grid grid = choose_grid(call, threads);
+  const int64_t cells = grid.rows * grid.cols;
+#pragma omp parallel num_threads(threads)
+  {
+    char *own = memory;
+#ifdef _OPENMP
+    own += bytes_of(call) * (size_t)omp_get_thread_num();
+#endif
+#pragma omp for schedule(dynamic, 1) nowait
+    for (int64_t cell = 0; cell < cells; ++cell) {
+      take_cell(call, &grid, cell, own);
+    }
+  }
+}
+
+// Compute the whole result on the caller's thread.
+static void compute_alone(const struct Call *call, char *memory) {
+  compute_cell(call, 0, call->m, 0, call->n, memory);
 }
 
 // Threads worth starting: as many as asked for (0: OpenMP's default, but one inside a parallel
@@ -556,26 +605,22 @@ int tilegen_gemm_f32_tt_bias_gelu_prepacked_2400x256x512_r6x64_x86_64_v4(
   call.epilogue.c = c;
   call.epilogue.ldc = ldc;
 
+  // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
-  const struct Grid grid = choose_grid(&call, threads);
-  const int64_t cells = grid.rows * grid.cols;
-  const struct Memory bytes = memory_of(&call);
-  const size_t each = bytes.sums;
-  char *memory = (char *)aligned_alloc(kLine, each * (size_t)threads);
+  const size_t each = bytes_of(&call);
+  char small[kSmallBytes] __attribute__((aligned(kLine)));
+  const int fits = threads == 1 && each <= kSmallBytes;
+  char *memory = fits ? small : (char *)aligned_alloc(kLine, each * (size_t)threads);
   if (memory == NULL) {
     return ENOMEM;
   }
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  {
-    char *own = memory;
-#ifdef _OPENMP
-    own += each * (size_t)omp_get_thread_num();
-#endif
-#pragma omp for schedule(dynamic, 1) nowait
-    for (int64_t cell = 0; cell < cells; ++cell) {
-      take_cell(&call, &grid, cell, own);
-    }
+  if (threads == 1) {
+    compute_alone(&call, memory);
+  } else {
+    share_cells(&call, threads, memory);
   }
-  free(memory);
+  if (!fits) {
+    free(memory);
+  }
   return 0;
 }

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  skinny 48x2048x1024 r6x16
-// Inputs    cc7e8fc964e3  (command, templates and emitter)
-// Body      28a50314168e  (everything below this comment)
+// Inputs    b223c3165766  (command, templates and emitter)
+// Body      fa0100246fd7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_skinny_48x2048x1024_r6x16_x86_64_v3.h"
@@ -213,10 +213,10 @@ static void store_tile(const struct Call *call, const struct Block *block, int64
   const struct Epilogue epilogue = call->epilogue;
   for (int row = 0; row < rows; ++row) {
     const Sum *sums = tile + row * row_of_sums;
-    const int64_t m = block->m + i + row;
+    const int64_t m = block->m + i + row, n = block->n + j;
 #pragma omp simd
     for (int col = 0; col < cols; ++col) {
-      store_result(&epilogue, m, block->n + j + col, sums[col]);
+      store_result(&epilogue, m, n + col, sums[col]);
     }
   }
 }

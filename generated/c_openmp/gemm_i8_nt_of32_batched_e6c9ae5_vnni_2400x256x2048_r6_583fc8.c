@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc * scale[n] where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    a0a526b92f89  (command, templates and emitter)
-// Body      3b199cda2adc  (everything below this comment)
+// Inputs    9aca9e653a6a  (command, templates and emitter)
+// Body      6406b015a015  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nt_of32_batched_e6c9ae5_vnni_2400x256x2048_r6_583fc8.h"
@@ -65,6 +65,8 @@ enum {
   kLanes = 16,  // sums in a vector register
   kVectors = kMicroN / kLanes,  // 4
   kGroupM = 8 * kMicroM,  // 48 rows of A are packed at a time
+  kStoreLanes = 16,  // results that are stored together
+  kSmallBytes = 24576,  // memory that a call takes from the stack
   kLine = 64  // bytes of a cache line
 };
 static_assert(kBlockN % kMicroN == 0, "slivers must tile kBlockN");
@@ -118,8 +120,10 @@ static inline int64_t words_of(int64_t elements) {
 
 // Length of the parts, a multiple of `unit`, when `extent` is cut as evenly as `limit` allows.
 static inline int64_t even_part(int64_t extent, int64_t limit, int64_t unit) {
-  const int64_t parts = extent > limit ? pieces(extent, limit) : 1;
-  return smaller(pieces(pieces(extent, parts), unit) * unit, limit);
+  if (extent <= limit) {
+    return limit;
+  }
+  return smaller(pieces(pieces(extent, pieces(extent, limit)), unit) * unit, limit);
 }
 
 typedef Factor Vector __attribute__((vector_size(64), may_alias));
@@ -273,10 +277,18 @@ static void store_tile(const struct Call *call, const struct Block *block, int64
   const struct Epilogue epilogue = call->epilogue;
   for (int row = 0; row < rows; ++row) {
     const Sum *sums = tile + row * row_of_sums;
-    const int64_t m = block->m + i + row;
+    const int64_t m = block->m + i + row, n = block->n + j;
+    const int whole = cols / kStoreLanes * kStoreLanes;
 #pragma omp simd
-    for (int col = 0; col < cols; ++col) {
-      store_result(&epilogue, block->batch, m, block->n + j + col, sums[col]);
+    for (int col = 0; col < whole; ++col) {
+      store_result(&epilogue, block->batch, m, n + col, sums[col]);
+    }
+    // The last vector, masked.
+#pragma omp simd
+    for (int col = whole; col < whole + kStoreLanes; ++col) {
+      if (col < cols) {
+        store_result(&epilogue, block->batch, m, n + col, sums[col]);
+      }
     }
   }
 }
@@ -429,6 +441,36 @@ static void take_cell(const struct Call *call, const struct Grid *grid, int64_t 
   compute_cell(call, batch, m_begin, m_end, n_begin, n_end, memory);
 }
 
+// Bytes of a thread's memory.
+static size_t bytes_of(const struct Call *call) {
+  const struct Memory bytes = memory_of(call);
+  return bytes.panel + bytes.sums + bytes.group;
+}
+
+// Let threads take the cells, each thread with its own part of the memory.
+static void share_cells(const struct Call *call, int threads, char *memory) {
+  const struct Grid grid = choose_grid(call, threads);
+  const int64_t cells = call->batch * grid.rows * grid.cols;
+#pragma omp parallel num_threads(threads)
+  {
+    char *own = memory;
+#ifdef _OPENMP
+    own += bytes_of(call) * (size_t)omp_get_thread_num();
+#endif
+#pragma omp for schedule(dynamic, 1) nowait
+    for (int64_t cell = 0; cell < cells; ++cell) {
+      take_cell(call, &grid, cell, own);
+    }
+  }
+}
+
+// Compute every product on the caller's thread.
+static void compute_alone(const struct Call *call, char *memory) {
+  for (int64_t batch = 0; batch < call->batch; ++batch) {
+    compute_cell(call, batch, 0, call->m, 0, call->n, memory);
+  }
+}
+
 // Threads worth starting: as many as asked for (0: OpenMP's default, but one inside a parallel
 // region), yet no more than there are micro tiles, and one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
@@ -512,26 +554,22 @@ int tilegen_gemm_i8_nt_of32_batched_e6c9ae5_vnni_2400x256x2048_r6_583fc8(
   call.epilogue.stride_c = stride_c;
   call.epilogue.ldc = ldc;
 
+  // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
-  const struct Grid grid = choose_grid(&call, threads);
-  const int64_t cells = batch * grid.rows * grid.cols;
-  const struct Memory bytes = memory_of(&call);
-  const size_t each = bytes.panel + bytes.sums + bytes.group;
-  char *memory = (char *)aligned_alloc(kLine, each * (size_t)threads);
+  const size_t each = bytes_of(&call);
+  char small[kSmallBytes] __attribute__((aligned(kLine)));
+  const int fits = threads == 1 && each <= kSmallBytes;
+  char *memory = fits ? small : (char *)aligned_alloc(kLine, each * (size_t)threads);
   if (memory == NULL) {
     return ENOMEM;
   }
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  {
-    char *own = memory;
-#ifdef _OPENMP
-    own += each * (size_t)omp_get_thread_num();
-#endif
-#pragma omp for schedule(dynamic, 1) nowait
-    for (int64_t cell = 0; cell < cells; ++cell) {
-      take_cell(&call, &grid, cell, own);
-    }
+  if (threads == 1) {
+    compute_alone(&call, memory);
+  } else {
+    share_cells(&call, threads, memory);
   }
-  free(memory);
+  if (!fits) {
+    free(memory);
+  }
   return 0;
 }

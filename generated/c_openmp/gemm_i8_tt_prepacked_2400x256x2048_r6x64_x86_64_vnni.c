@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x2048 r6x64
-// Inputs    b2f7363c14b4  (command, templates and emitter)
-// Body      228d7e2dcb45  (everything below this comment)
+// Inputs    2a93f8d051ac  (command, templates and emitter)
+// Body      4efdfdfda7fa  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_tt_prepacked_2400x256x2048_r6x64_x86_64_vnni.h"
@@ -66,6 +66,8 @@ enum {
   kLanes = 16,  // sums in a vector register
   kVectors = kMicroN / kLanes,  // 4
   kGroupM = 8 * kMicroM,  // 48 rows of A are packed at a time
+  kStoreLanes = 16,  // results that are stored together
+  kSmallBytes = 24576,  // memory that a call takes from the stack
   kLine = 64  // bytes of a cache line
 };
 static_assert(kBlockN % kMicroN == 0, "slivers must tile kBlockN");
@@ -118,8 +120,10 @@ static inline int64_t words_of(int64_t elements) {
 
 // Length of the parts, a multiple of `unit`, when `extent` is cut as evenly as `limit` allows.
 static inline int64_t even_part(int64_t extent, int64_t limit, int64_t unit) {
-  const int64_t parts = extent > limit ? pieces(extent, limit) : 1;
-  return smaller(pieces(pieces(extent, parts), unit) * unit, limit);
+  if (extent <= limit) {
+    return limit;
+  }
+  return smaller(pieces(pieces(extent, pieces(extent, limit)), unit) * unit, limit);
 }
 
 typedef Factor Vector __attribute__((vector_size(64), may_alias));
@@ -283,10 +287,18 @@ static void store_tile(const struct Call *call, const struct Block *block, int64
   const struct Epilogue epilogue = call->epilogue;
   for (int row = 0; row < rows; ++row) {
     const Sum *sums = tile + row * row_of_sums;
-    const int64_t m = block->m + i + row;
+    const int64_t m = block->m + i + row, n = block->n + j;
+    const int whole = cols / kStoreLanes * kStoreLanes;
 #pragma omp simd
-    for (int col = 0; col < cols; ++col) {
-      store_result(&epilogue, m, block->n + j + col, sums[col]);
+    for (int col = 0; col < whole; ++col) {
+      store_result(&epilogue, m, n + col, sums[col]);
+    }
+    // The last vector, masked.
+#pragma omp simd
+    for (int col = whole; col < whole + kStoreLanes; ++col) {
+      if (col < cols) {
+        store_result(&epilogue, m, n + col, sums[col]);
+      }
     }
   }
 }
@@ -433,6 +445,34 @@ static void take_cell(const struct Call *call, const struct Grid *grid, int64_t 
   compute_cell(call, m_begin, m_end, n_begin, n_end, memory);
 }
 
+// Bytes of a thread's memory.
+static size_t bytes_of(const struct Call *call) {
+  const struct Memory bytes = memory_of(call);
+  return bytes.sums + bytes.group;
+}
+
+// Let threads take the cells, each thread with its own part of the memory.
+static void share_cells(const struct Call *call, int threads, char *memory) {
+  const struct Grid grid = choose_grid(call, threads);
+  const int64_t cells = grid.rows * grid.cols;
+#pragma omp parallel num_threads(threads)
+  {
+    char *own = memory;
+#ifdef _OPENMP
+    own += bytes_of(call) * (size_t)omp_get_thread_num();
+#endif
+#pragma omp for schedule(dynamic, 1) nowait
+    for (int64_t cell = 0; cell < cells; ++cell) {
+      take_cell(call, &grid, cell, own);
+    }
+  }
+}
+
+// Compute the whole result on the caller's thread.
+static void compute_alone(const struct Call *call, char *memory) {
+  compute_cell(call, 0, call->m, 0, call->n, memory);
+}
+
 // Threads worth starting: as many as asked for (0: OpenMP's default, but one inside a parallel
 // region), yet no more than there are micro tiles, and one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
@@ -558,26 +598,22 @@ int tilegen_gemm_i8_tt_prepacked_2400x256x2048_r6x64_x86_64_vnni(
   call.epilogue.c = c;
   call.epilogue.ldc = ldc;
 
+  // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
-  const struct Grid grid = choose_grid(&call, threads);
-  const int64_t cells = grid.rows * grid.cols;
-  const struct Memory bytes = memory_of(&call);
-  const size_t each = bytes.sums + bytes.group;
-  char *memory = (char *)aligned_alloc(kLine, each * (size_t)threads);
+  const size_t each = bytes_of(&call);
+  char small[kSmallBytes] __attribute__((aligned(kLine)));
+  const int fits = threads == 1 && each <= kSmallBytes;
+  char *memory = fits ? small : (char *)aligned_alloc(kLine, each * (size_t)threads);
   if (memory == NULL) {
     return ENOMEM;
   }
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  {
-    char *own = memory;
-#ifdef _OPENMP
-    own += each * (size_t)omp_get_thread_num();
-#endif
-#pragma omp for schedule(dynamic, 1) nowait
-    for (int64_t cell = 0; cell < cells; ++cell) {
-      take_cell(&call, &grid, cell, own);
-    }
+  if (threads == 1) {
+    compute_alone(&call, memory);
+  } else {
+    share_cells(&call, threads, memory);
   }
-  free(memory);
+  if (!fits) {
+    free(memory);
+  }
   return 0;
 }

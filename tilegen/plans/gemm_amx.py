@@ -48,6 +48,7 @@ class AmxGemmPlan(PackedGemmPlan):
             | {
                 "block_k": words,
                 "vectors": 0,
+                "store_lanes": 0,
                 "thread_cost": THREAD_COST,
                 "cell_cost": CELL_COST,
                 "pack_rows": PACK_ROWS,
@@ -58,6 +59,7 @@ class AmxGemmPlan(PackedGemmPlan):
                 "k_unit": TILE,
                 "left": "Element",
                 "tiles": 1,
+                "step": TILE * word(problem),
                 "features": f"amx-tile,{kind},avx512bw,avx512dq,avx512vl",
                 "dot": "_tile_dpbssd" if problem.dtype is I8 else "_tile_dpbf16ps",
                 "tile_part": f"{PARTS}/gemm_tile_amx.c.j2",

@@ -23,6 +23,9 @@ PACK_ROWS = 24
 READ_COLS = 8
 CELLS_PER_THREAD = 8
 
+# Memory that a call takes from its stack instead of fetching it: what 64 x 64 x 64 f32 need.
+SMALL_BYTES = 24576
+
 # Features that these kernels use; a level's others are of no use to them.
 USED_FEATURES = ("avx512vnni", "avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl")
 
@@ -51,6 +54,8 @@ class PackedGemmPlan(Plan):
     thread_cost: int
     cell_cost: int
     cells_per_thread: int
+    small_bytes: int
+    store_lanes: int
     pack_rows: int
     read_cols: int
     element: str
@@ -64,6 +69,7 @@ class PackedGemmPlan(Plan):
     later_rows: tuple[int, ...]
     shifts: tuple[int, ...]
     tiles: int
+    step: int
     dot: str
     prepacked: int
     packed_span: str
@@ -138,6 +144,8 @@ class PackedGemmPlan(Plan):
             thread_cost=THREAD_COST,
             cell_cost=CELL_COST,
             cells_per_thread=CELLS_PER_THREAD,
+            small_bytes=SMALL_BYTES,
+            store_lanes=lanes if vector else 0,
             pack_rows=PACK_ROWS,
             read_cols=READ_COLS,
             element=problem.dtype.c,
@@ -151,6 +159,7 @@ class PackedGemmPlan(Plan):
             later_rows=(),
             shifts=(),
             tiles=0,
+            step=0,
             dot="",
             prepacked=0,
             packed_span="",

@@ -33,6 +33,7 @@ class SkinnyGemmPlan(Plan):
     group_n: int
     thread_cost: int
     strips_per_thread: int
+    store_lanes: int
     lanes: int
     vectors: int
     vector_counts: tuple[int, ...]
@@ -90,6 +91,7 @@ class SkinnyGemmPlan(Plan):
             group_n=_group(schedule, problem, target) if along_k else 0,
             thread_cost=THREAD_COST,
             strips_per_thread=STRIPS_PER_THREAD,
+            store_lanes=0,
             lanes=lanes,
             vectors=micro_n if along_k else micro_n // lanes,
             vector_counts=tuple(range(1, micro_n // lanes + 1)),

@@ -33,7 +33,7 @@ def word(problem: Gemm) -> int:
 class AmxGemm(PackedGemm):
     """PackedGemm for bf16 and int8 on AMX: 16 x 16 sums, 16 words deep, an instruction.
 
-    A is read where it lies when K is contiguous. Sums are float32 (bf16; subnormal elements count as
+    A is packed a micro tile of rows at a time. Sums are float32 (bf16; subnormal elements count as
     0) or exact int32 (int8). Linux has to permit a process the tile registers, which a kernel asks for.
     """
 
