@@ -35,6 +35,7 @@ class PtxasReport:
 
     Attributes:
         function: mangled name.
+        arch: what it was compiled for, such as `sm_80`.
         registers: a thread's registers.
         shared_bytes: static shared memory.
         spill_bytes: stores plus loads of spilled registers.
@@ -42,6 +43,7 @@ class PtxasReport:
     """
 
     function: str
+    arch: str
     registers: int
     shared_bytes: int
     spill_bytes: int
@@ -106,10 +108,20 @@ def _key(kernel: Rendered, tool: Tool, flags: Sequence[str]) -> str:
     return digest([*kernel.files.values(), tool.path, tool.version, *tool.flags, *flags])
 
 
+def _gencodes(archs: Sequence[CudaTarget]) -> list[str]:
+    """One flag for each PTX: that of the oldest architecture serves all but those with features of their own."""
+    plain = sorted((a for a in archs if not a.name.endswith("a")), key=lambda a: a.cc)
+    flags = [a.gencode for a in archs if a.name.endswith("a")]
+    if len(plain) > 1:
+        codes = ",".join(a.name for a in plain)
+        return [f"-gencode=arch=compute_{plain[0].cc},code=[{codes}]", *flags]
+    return [*(a.gencode for a in plain), *flags]
+
+
 def library(
     kernel: Rendered,
     flags: Sequence[str] = (),
-    arch: CudaTarget | None = None,
+    arch: CudaTarget | Sequence[CudaTarget] | None = None,
     *,
     shipped: bool = False,
 ) -> Path:
@@ -118,7 +130,7 @@ def library(
     Args:
         kernel: an emitted kernel.
         flags: added to the compiler's flags.
-        arch: the GPU to build for, the kernel's own target if not given.
+        arch: the GPU to build for, or several; the kernel's own target if not given.
         shipped: the library will run elsewhere. Otherwise a portable kernel, which names no instruction
             set of its own, is compiled for this machine's processor.
 
@@ -131,9 +143,9 @@ def library(
     """
     if isinstance(kernel.spec.target, CudaTarget):
         tool = find_nvcc()
-        gencode = (arch or kernel.spec.target).gencode
+        archs = [arch] if isinstance(arch, CudaTarget) else arch or [kernel.spec.target]
         all_flags = [
-            gencode,
+            *_gencodes(archs),
             *CUDA_FLAGS,
             *flags,
             "-shared",
@@ -188,14 +200,15 @@ def read_ptxas(text: str) -> list[PtxasReport]:
     """Parse what `ptxas -v` printed."""
     reports = []
     notes = tuple(line.strip() for line in text.splitlines() if re.search(r"\bC75\d\d\b", line))
-    pieces = re.split(r"Compiling entry function '([^']+)'", text)
-    for name, piece in zip(pieces[1::2], pieces[2::2]):
+    pieces = re.split(r"Compiling entry function '([^']+)' for '([^']+)'", text)
+    for name, arch, piece in zip(pieces[1::3], pieces[2::3], pieces[3::3]):
         spills = re.findall(r"(\d+) bytes spill (?:stores|loads)", piece)
         used = re.search(r"Used (\d+) registers", piece)
         shared = re.search(r"(\d+) bytes smem", piece)
         reports.append(
             PtxasReport(
                 name,
+                arch,
                 int(used.group(1)) if used else 0,
                 int(shared.group(1)) if shared else 0,
                 sum(int(s) for s in spills),
@@ -213,21 +226,29 @@ def require_no_spill(kernel: Rendered, arch: CudaTarget) -> list[PtxasReport]:
             them drains memory in every round, with the instruction.
     """
     path, reports = cubin(kernel, arch)
-    _refuse_spills(kernel, arch, reports)
+    _refuse_spills(kernel, reports)
     _refuse_fences(kernel, arch, path)
     return reports
 
 
-def library_without_spill(kernel: Rendered) -> Path:
-    """Build a CUDA kernel for its own target, as `library`, and refuse it as `require_no_spill` does.
+def library_without_spill(kernel: Rendered, archs: Sequence[CudaTarget] = ()) -> Path:
+    """Build a CUDA kernel as `library` does, and refuse it as `require_no_spill` does.
 
-    One run of the compiler gives both, so that searches over many kernels take half as long.
+    One run of the compiler gives both, for all architectures, so that many kernels take half as long.
+
+    Args:
+        archs: what to build for, the kernel's own target if none is given.
     """
-    path = library(kernel)
-    reports = read_ptxas((path.parent / PTXAS).read_text(encoding="utf-8"))
-    _refuse_spills(kernel, kernel.spec.target, reports)
-    _refuse_fences(kernel, kernel.spec.target, path)
+    path = library(kernel, arch=archs)
+    _refuse_spills(kernel, library_reports(path))
+    for arch in archs or (kernel.spec.target,):
+        _refuse_fences(kernel, arch, path)
     return path
+
+
+def library_reports(path: Path) -> list[PtxasReport]:
+    """What ptxas said when a CUDA kernel's library was built."""
+    return read_ptxas((path.parent / PTXAS).read_text(encoding="utf-8"))
 
 
 def _refuse_fences(kernel: Rendered, arch: CudaTarget, path: Path) -> None:
@@ -247,11 +268,11 @@ def _refuse_fences(kernel: Rendered, arch: CudaTarget, path: Path) -> None:
         )
 
 
-def _refuse_spills(kernel: Rendered, arch: CudaTarget, reports: Sequence[PtxasReport]) -> None:
+def _refuse_spills(kernel: Rendered, reports: Sequence[PtxasReport]) -> None:
     for report in reports:
         if report.spill_bytes or report.notes:
             why = f"{report.spill_bytes} bytes of spills" if report.spill_bytes else report.notes[0]
             raise BuildError(
-                f"{kernel.source} for {arch}: {report.function}: {why}",
+                f"{kernel.source} for {report.arch}: {report.function}: {why}",
                 "Choose a smaller tile, or more threads for it.",
             )
