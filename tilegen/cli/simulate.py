@@ -16,8 +16,10 @@ from tilegen.cli.console import out
 from tilegen.cli.mutate import mutate
 from tilegen.emit.render import Rendered, render
 from tilegen.errors import UsageError
-from tilegen.simulate import Options
+from tilegen.simulate import Options, report
+from tilegen.simulate import as_json as simulate_json
 from tilegen.targets import CudaTarget
+from tilegen.verify.own import run_plan
 from tilegen.verify.simulated import simulate_case
 from tilegen.verify.workers import each
 
@@ -48,6 +50,12 @@ def simulate(
     multiprocessors: Annotated[
         Optional[int], typer.Option("--multiprocessors", help="Of the simulated card.")
     ] = None,
+    launch: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--launch", help="How to call a .cu of your own; default: FILE.toml beside it."
+        ),
+    ] = None,
     jobs: opt.JobsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     mutated: Annotated[
@@ -63,11 +71,17 @@ def simulate(
     Sizes are given as flags of their own: `tilegen simulate gemm --m 200 --n 136 --k 72`. Without them the
     kernel's own verification sizes are tried. Exits with 1 if anything was found.
 
+    A .cu file of your own runs by a launch plan, which names its launcher (or kernel, grid and block) and its
+    arguments: docs/simulator.md.
+
     With --mutate each synchronisation instruction is deleted or weakened in turn, and what the simulator does not
     find is listed; exits with 1 if such a survivor is not on the reviewed list.
     """
     if order not in ORDERS:
         raise UsageError(f"unknown order '{order}'", f"Orders: {', '.join(ORDERS)}")
+    if kernel and kernel.endswith(".cu"):
+        every = [_options(order, number) for number in range(seed, seed + runs)]
+        return _own(Path(kernel), launch, every, costs, as_json)
     given = opt.given_fields(context, tile, stages, dtype, layout, epilogue, assignments)
     sizes, given = opt.take_sizes(given)
     if kernel is not None and not target:
@@ -76,11 +90,7 @@ def simulate(
     cuda = [render(s, project.style()) for s in specs if isinstance(s.target, CudaTarget)]
     if mutated:
         return mutate(cuda, reviewed, page, runs, jobs)
-    work = [
-        (made, Options(order=order, seed=number, adversarial_elect=order == "random"))
-        for made in cuda
-        for number in range(seed, seed + runs)
-    ]
+    work = [(made, _options(order, number)) for made in cuda for number in range(seed, seed + runs)]
     status, rows = 0, []
     for ok, row, text in each(functools.partial(_one, sizes, multiprocessors, costs), work, jobs):
         status = max(status, 0 if ok else 1)
@@ -90,6 +100,35 @@ def simulate(
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
     return status
+
+
+def _options(order: str, seed: int) -> Options:
+    return Options(order=order, seed=seed, adversarial_elect=order == "random")
+
+
+def _own(
+    source: Path, launch: Path | None, every: list[Options], costs: bool, as_json: bool
+) -> int:
+    """Run a .cu file by its launch plan, once for each of the options."""
+    plan = launch or source.with_suffix(".toml")
+    found, rows = 0, []
+    for options in every:
+        run = run_plan(source, plan, options)
+        found += len(run.findings)
+        launches = [simulate_json(outcome, counters=costs) for outcome in run.outcomes]
+        rows.append({"source": run.source, "ok": not run.findings, "launches": launches})
+        if as_json:
+            continue
+        state = "ok" if not run.findings else "FOUND"
+        out.print(f"{state:<6} {source}: {len(run.outcomes)} launches, seed {options.seed}")
+        for finding in run.findings:
+            if finding.kind == "launch":
+                out.print(f"launch: {finding.message}")
+        for outcome in run.outcomes:
+            out.print(report(outcome, run.source, costs))
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    return int(found > 0)
 
 
 def _one(
