@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tilegen.emit.render import render
 from tilegen.errors import UsageError
+from tilegen.spec import KernelSpec
 from tilegen.tables import files, lookup, words
 from tilegen.tables.files import Table, read, table_path, update
 from tilegen.tables.rows import Row, from_table
@@ -260,3 +262,12 @@ def test_a_digest_is_of_the_code_and_not_of_its_layout():
     assert words.code_digest(text) == words.code_digest(same)
     assert words.code_digest(text) != words.code_digest(text.replace("1", "2"))
     assert words.code_digest(text) != words.code_digest(text.replace("no", "a"))
+
+
+@pytest.mark.parametrize("where", ["portable", "sm_80"])
+def test_a_digest_is_not_of_the_checks_of_arguments(where):
+    rendered = render(KernelSpec.make("gemm", where, {"dtype": "f32"}))
+    text = rendered.files[rendered.source]
+    assert text.count("return 2;") == 1
+    assert words.code_digest(text) == words.code_digest(text.replace("return 2;", "return 3;"))
+    assert words.code_digest(text) != words.code_digest(text.replace("k = ", "k = 1 + ", 1))

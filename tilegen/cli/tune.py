@@ -48,6 +48,14 @@ def tune(
         Optional[Path],
         typer.Option("--tables", help="Folder of the tables; default: the project's."),
     ] = None,
+    portfolio: Annotated[
+        int,
+        typer.Option(
+            "--portfolio",
+            min=0,
+            help="Kernels to try over all sizes of a problem; default: each size's own.",
+        ),
+    ] = 0,
     seed: Annotated[int, typer.Option("--seed", help="Of the random sample.")] = 0,
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Compilers at once.")] = 0,
     timeout: Annotated[
@@ -91,7 +99,7 @@ def tune(
     on_cpu = where.backend == "c_openmp"
     # Rounds on a GPU are alike within a tenth of a per cent.
     rules = Rules(key, threads if on_cpu else 0, rounds=4 if on_cpu else 3, timeout=timeout)
-    settings = Settings(where, tables, limit, rules, wanted, seed=seed, schedule=only, again=again)
+    settings = Settings(where, tables, limit, rules, wanted, seed, only, again, portfolio)
     # A stop from outside ends a search as Ctrl-C does, with its workers.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     tuner = Tuner(settings, where_run)

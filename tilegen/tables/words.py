@@ -89,9 +89,15 @@ def default_spec(problem: Problem, where: Target, name: str = "") -> KernelSpec:
 _LAYOUT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/|\\\n', re.DOTALL)
 
 
+# The function that refuses wrong arguments: what it does takes no time that a table speaks of.
+_REFUSING = re.compile(
+    r'^(?:extern "C" )?int \w+_supports\([^{;]*\{\n.*?^\}$', re.DOTALL | re.MULTILINE
+)
+
+
 def code_digest(text: str) -> str:
-    """Digest of a source's code: other comments, spaces and line breaks leave it as it is."""
-    bare = _LAYOUT.sub(lambda found: found.group(1) or " ", text)
+    """Digest of a source's code: other comments, spaces, line breaks and refusals leave it as it is."""
+    bare = _LAYOUT.sub(lambda found: found.group(1) or " ", _REFUSING.sub("", text))
     return digest(" ".join(bare.split()))
 
 

@@ -88,8 +88,8 @@ class Search:
     def run(self, budget: Budget, seed: int = 0) -> None:
         """Try candidates until the budget is spent.
 
-        All of them where the budget allows; else half of it on the first of `turns`, the rest on the
-        neighbours of the best, then on further ones in turn.
+        All of them where the budget allows; the first ones where a model ranks them; else half of it on the
+        first of `turns`, the rest on the neighbours of the best, then on further ones in turn.
 
         Raises:
             CheckFailed: the default itself does not compile or is wrong: nothing can be compared.
@@ -116,7 +116,8 @@ class Search:
         """The trials that do not depend on what others find."""
         size = len(self.schedules)
         trials = min(size, budget.trials or size)
-        return self.turns(seed)[: trials if trials == size else max(1, trials // 2)]
+        every = self.ranked or trials == size
+        return self.turns(seed)[: trials if every else max(1, trials // 2)]
 
     def prefetch(self, budget: Budget, seed: int) -> None:
         """Begin to build what will be tried for certain."""

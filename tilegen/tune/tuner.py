@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -27,19 +28,28 @@ from tilegen.tune.candidates import Candidate, Space
 from tilegen.tune.confirm import Final, confirm, pick
 from tilegen.tune.executors import Places
 from tilegen.tune.journal import Journal
+from tilegen.tune.portfolio import spaces
 from tilegen.tune.search import Budget, Search, Tell
 from tilegen.tune.trial import Outcome, Rules, forget_default, verify
 
 Emit = Callable[[Schedule, Problem, Target, int], Candidate]
 ListSpace = Callable[[Problem, Target, str, Mapping[str, int]], Space]
 
-# How many of the best go into the confirming run, and its rounds.
-FINALISTS = 4
+# How many of the best go into the confirming run, and its rounds; those of a GPU are alike within a tenth of a
+# per cent.
+FINALISTS = 3
 CONFIRM_ROUNDS = 15
+CONFIRM_ROUNDS_GPU = 11
 
 # The few kernels that a dispatcher would choose among are measured at every size.
 MOST_CROSSED = 12
 CROSSED_WITHIN = 0.03
+
+# Kernels of a portfolio beside one for each size, where the sizes are few.
+LEAST_PORTFOLIO = 4
+
+# Tables are written no more often than this while a search goes on.
+WRITE_SECONDS = 10.0
 
 # Trials that reach this part of the winner's speed are kept in its row.
 WORTH_KEEPING = 0.9
@@ -58,6 +68,7 @@ class Settings:
         seed: of the random sample.
         schedule: only schedules of this class; empty for all.
         again: tune cases that have a fresh row already.
+        portfolio: kernels that are tried over all sizes of a problem; 0 for each size's own.
     """
 
     where: Target
@@ -68,6 +79,7 @@ class Settings:
     seed: int = 0
     schedule: str = ""
     again: bool = False
+    portfolio: int = 0
 
 
 @dataclass
@@ -137,6 +149,8 @@ class Tuner:
 
     def __post_init__(self) -> None:
         self._builds = Builds(self.places, self.settings.rules)
+        self._unwritten: list[Tuned] = []
+        self._written = time.monotonic()
 
     @functools.cached_property
     def _toolchain(self) -> str:
@@ -145,7 +159,7 @@ class Tuner:
         return self.places.compilers.submit(device.toolchain, where).result()
 
     def run(self, cases: Sequence[BenchCase], tell: Callable[[BenchCase], Tell]) -> list[Tuned]:
-        """Tune cases; each one's row is in its table as soon as its winner is verified.
+        """Tune cases; rows of verified winners are in their tables within seconds, and when this ends.
 
         Args:
             cases: problems with sizes.
@@ -155,17 +169,21 @@ class Tuner:
             CheckFailed: a default schedule is wrong or does not compile.
         """
         require_known(self.settings.where.backend, self.settings.peers or ())
-        searches = [self._search(case, tell(case)) for case in cases]
+        shared = self._portfolios(cases)
+        searches = [self._search(case, tell(case), shared.get(n)) for n, case in enumerate(cases)]
         kept = [self._fresh(search) for search in searches]
         for search, row in zip(searches, kept):
             if row is None:
                 search.prefetch(self.settings.budget, self.settings.seed)
         found: list[Tuned | _Confirmed] = []
-        for search, row in zip(searches, kept):
-            found.append(self._confirmed(search) if row is None else Tuned(row, search, kept=True))
-            found = [self._finished(f, wait=False) for f in found]
-        tuned = [self._finished(f) for f in found]
-        self._cross(tuned)
+        try:
+            for search, row in zip(searches, kept):
+                one = self._confirmed(search) if row is None else Tuned(row, search, kept=True)
+                found = [self._finished(f, wait=False) for f in [*found, one]]
+            tuned = [self._finished(f) for f in found]
+            self._cross(tuned)
+        finally:
+            self._write()
         return tuned
 
     def tune(self, case: BenchCase, tell: Tell) -> Tuned:
@@ -176,11 +194,26 @@ class Tuner:
             return Tuned(kept, search, kept=True)
         return self._finished(self._confirmed(search))
 
-    def _search(self, case: BenchCase, tell: Tell) -> Search:
+    def _portfolios(self, cases: Sequence[BenchCase]) -> dict[int, Space]:
+        """Spaces of cases by their place, where the sizes of a problem share their kernels."""
+        settings = self.settings
+        groups: dict[Problem, list[int]] = {}
+        for number, case in enumerate(cases):
+            groups.setdefault(case.spec(settings.where).problem, []).append(number)
+        found: dict[int, Space] = {}
+        for problem, numbers in groups.items():
+            if settings.portfolio and len(numbers) > 1:
+                sizes = [_sizes(problem, cases[n]) for n in numbers]
+                count = min(settings.portfolio, LEAST_PORTFOLIO + len(numbers))
+                made = spaces(problem, settings.where, settings.schedule, sizes, count)
+                found |= dict(zip(numbers, made or []))
+        return found
+
+    def _search(self, case: BenchCase, tell: Tell, space: Space | None = None) -> Search:
         settings = self.settings
         problem = case.spec(settings.where).problem
-        sizes = {s.name: case.sizes[s.name] for s in problem.sizes()}
-        space = self.space(problem, settings.where, settings.schedule, sizes)
+        sizes = _sizes(problem, case)
+        space = space or self.space(problem, settings.where, settings.schedule, sizes)
         emit = lambda place: self.emit(
             space.schedules[place], problem, settings.where, place
         )  # noqa: E731
@@ -236,7 +269,8 @@ class Tuner:
         known = peer_names(settings.where.backend, search.problem)
         wanted = known if wanted is None else wanted
         peers = [name for name in known if name in wanted and name not in CEILINGS]
-        rules = dataclasses.replace(settings.rules, rounds=CONFIRM_ROUNDS)
+        rounds = CONFIRM_ROUNDS_GPU if settings.rules.on_gpu else CONFIRM_ROUNDS
+        rules = dataclasses.replace(settings.rules, rounds=rounds)
         forget_default()
         final = self.places.timers.submit(confirm, jobs, search.sizes, peers, rules).result()
         return self._verifying(search, final, names, dict(final.failures))
@@ -272,11 +306,23 @@ class Tuner:
                 found = self._verifying(found.search, found.final, found.names, failures)
                 continue
             row = self._row(found, verified)
-            table = files.update(self._table(found.search), [row])
-            said = [f"{name}: {why}" for name, why in found.failures.items()]
-            found = Tuned(row, found.search, final=found.final, notes=[*table.faults, *said])
+            notes = [f"{name}: {why}" for name, why in found.failures.items()]
+            found = Tuned(row, found.search, final=found.final, notes=notes)
             self.done.append(found)
+            self._unwritten.append(found)
+            if wait or time.monotonic() > self._written + WRITE_SECONDS:
+                self._write()
         return found
+
+    def _write(self) -> None:
+        """Put finished rows into their tables."""
+        paths = {self._table(one.search): [] for one in self._unwritten}
+        for one in self._unwritten:
+            paths[self._table(one.search)].append(one)
+        for path, tuned in paths.items():
+            table = files.update(path, [one.row for one in tuned])
+            tuned[-1].notes += table.faults
+        self._unwritten, self._written = [], time.monotonic()
 
     def _row(self, found: _Confirmed, verified: str) -> Row:
         search, final, winner = found.search, found.final, found.winner
@@ -332,8 +378,14 @@ class Tuner:
                 outcomes = {s: search.outcomes[p] for s, p in wanted.items()}
                 more = {s: o.speedup for s, o in outcomes.items() if o.ok}
                 one.row = dataclasses.replace(one.row, speedups=more | dict(one.row.speedups))
-                files.update(self._table(search), [one.row])
+                self._unwritten.append(one)
+                if time.monotonic() > self._written + WRITE_SECONDS:
+                    self._write()
         forget_default()
+
+
+def _sizes(problem: Problem, case: BenchCase) -> dict[str, int]:
+    return {s.name: case.sizes[s.name] for s in problem.sizes()}
 
 
 def _worth_keeping(search: Search, speedup: float) -> dict[str, float]:

@@ -25,6 +25,8 @@ _CPU = {
 _GPU = {
     "tilegen": "tilegen.bench.peers.own:OwnGpu",
     "torch": "tilegen.bench.peers.torch_gpu:TorchEager",
+    "torch_tf32": "tilegen.bench.peers.torch_gpu:TorchTf32",
+    "torch_fp8": "tilegen.bench.peers.torch_gpu:TorchFp8",
     "torch.compile": "tilegen.bench.peers.torch_gpu:TorchCompile",
     "cudnn": "tilegen.bench.peers.torch_attention:CudnnAttention",
     "flash": "tilegen.bench.peers.torch_attention:FlashAttention",

@@ -9,6 +9,7 @@ from tilegen.bench.peers.base import GpuPeer
 from tilegen.bench.peers.torch_math import expressible, expression
 from tilegen.problems.base import Problem
 from tilegen.problems.gemm import Gemm
+from tilegen.values import BF16, E4M3, F16, F32, TF32
 
 
 class TorchEager(GpuPeer):
@@ -20,6 +21,45 @@ class TorchEager(GpuPeer):
     def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
         function = expression(spec.problem)
         return lambda i: function(sets[i], scalars)
+
+
+class TorchTf32(GpuPeer):
+    """cuBLAS on float32 matrices with the products of tf32."""
+
+    def knows(self, problem: Problem) -> bool:
+        return _plain(problem) and problem.dtype is TF32 and problem.out_dtype is F32
+
+    def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
+        import torch
+
+        torch.backends.cuda.matmul.allow_tf32 = True
+        pairs = [(t["a"], t["b"].transpose(-1, -2)) for t in sets]
+        return lambda i: pairs[i][0] @ pairs[i][1]
+
+
+class TorchFp8(GpuPeer):
+    """PyTorch's scaled product of fp8 matrices, with one scale of 1."""
+
+    def knows(self, problem: Problem) -> bool:
+        return _plain(problem) and problem.dtype is E4M3 and problem.out_dtype in (BF16, F16)
+
+    def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
+        import torch
+
+        one = torch.ones((), device="cuda")
+        kind = torch.bfloat16 if spec.problem.out_dtype is BF16 else torch.float16
+        pairs = [(t["a"], t["b"].transpose(-1, -2)) for t in sets]
+        return lambda i: torch._scaled_mm(*pairs[i], one, one, out_dtype=kind)
+
+
+def _plain(problem: Problem) -> bool:
+    """Whether a problem is a product of two matrices with K contiguous in both, and nothing else."""
+    return (
+        isinstance(problem, Gemm)
+        and problem.epilogue == "none"
+        and not problem.batched
+        and str(problem.layout) == "tn"
+    )
 
 
 class TorchCompile(TorchEager):
