@@ -67,8 +67,18 @@ def test_a_schedule_covers_only_where_it_was_measured():
 def test_many_schedules_are_added_one_by_one(monkeypatch):
     monkeypatch.setattr(cover, "MOST_SUBSETS", 0)
     found = cover.smallest(ROWS, 6, within=0.03)
-    # WIDE serves three rows within 3 %, OTHER the fourth.
-    assert set(found.schedules) == {WIDE, OTHER} and found.worst < 0.03
+    # WIDE serves three rows within 3 % and OTHER the fourth; SMALL in its place leaves less.
+    assert set(found.schedules) == {SMALL, OTHER} and found.worst < 0.03
+
+
+def test_many_rows_get_comparisons_one_after_the_other():
+    rows = table(
+        *((m, {SMALL: 2.0, OTHER: 1.2, WIDE: 1.5}) for m in range(1, 12)),
+        *((m, {SMALL: 0.5, OTHER: 1.5, WIDE: 1.2}) for m in range(100, 112)),
+    )
+    grown = tree.grow(rows, [SMALL, OTHER, WIDE])
+    assert isinstance(grown, tree.Split) and (grown.size, grown.limit) == ("m", 32)
+    assert tree.worst(grown) == 0.0 and len(tree.leaves(grown)) == 2
 
 
 def test_the_tree_uses_one_readable_comparison_where_one_suffices():

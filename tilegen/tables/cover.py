@@ -11,7 +11,7 @@ from tilegen.tables.lookup import loss
 from tilegen.tables.rows import Row
 
 # Above this many subsets of one count, schedules are added one by one instead of all subsets tried.
-MOST_SUBSETS = 20000
+MOST_SUBSETS = 2000
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ def cover(rows: Sequence[Row], count: int, within: float = 0.03) -> Cover:
     """The best set of at most `count` schedules: least worst loss, then least mean loss, then order.
 
     Where there are too many sets to try, schedules are added one by one, each the one that brings most rows
-    within `within`, and of those the one that leaves the least mean loss.
+    within `within`, and of those the one that leaves the least mean loss; then one is exchanged for another as
+    long as that helps.
     """
     known = measured(rows)
     count = min(count, len(known))
@@ -55,25 +56,33 @@ def cover(rows: Sequence[Row], count: int, within: float = 0.03) -> Cover:
         sets = [judge(chosen, rows) for chosen in itertools.combinations(known, count)]
         return min(sets, key=lambda c: (round(c.worst, 6), c.mean))
     losses = {s: [min(loss(s, row), 1.0) for row in rows] for s in known}
-    left = [1.0] * len(rows)
+
+    def left(chosen: Sequence[str]) -> tuple[int, float]:
+        best = [min(column) for column in zip(*(losses[s] for s in chosen))]
+        return sum(x > within for x in best), sum(best)
+
     chosen: list[str] = []
-    for _ in range(count):
-
-        def after(schedule: str) -> tuple[int, float]:
-            made = [min(a, b) for a, b in zip(left, losses[schedule])]
-            return sum(x > within for x in made), sum(made)
-
-        best = min((s for s in known if s not in chosen), key=after)
-        left = [min(a, b) for a, b in zip(left, losses[best])]
-        chosen.append(best)
+    while len(chosen) < count:
+        others = [s for s in known if s not in chosen]
+        chosen.append(min(others, key=lambda s: left([*chosen, s])))
+    exchanges = [
+        [*(s for s in chosen if s != old), new]
+        for old in chosen
+        for new in known
+        if new not in chosen
+    ]
+    chosen = min([chosen, *exchanges], key=left)
     return judge([s for s in known if s in chosen], rows)
 
 
 def smallest(rows: Sequence[Row], most: int, within: float) -> Cover:
     """The smallest cover that loses no more than `within` anywhere, or the best of `most` schedules."""
     most = min(most, len(measured(rows)))
-    for count in range(1, most + 1):
+    best = cover(rows, most, within)
+    if best.worst > within:
+        return best
+    for count in range(1, most):
         found = cover(rows, count, within)
         if found.worst <= within:
-            break
-    return found
+            return found
+    return best

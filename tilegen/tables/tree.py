@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilegen.tables import lookup
-from tilegen.tables.rows import Row
+from tilegen.tables.rows import Key, Row
 
 # A comparison must reduce the worst loss below it by this much, or a tree does without it.
 WORTH = 0.002
 MOST_DEPTH = 3
+
+# Above this many rows comparisons are chosen one after the other, as deep as this, until so little is lost.
+MOST_ROWS = 16
+GREEDY_DEPTH = 5
+ENOUGH = 0.03
 
 # What a schedule is taken to lose where it was not measured: it needs twice the time.
 UNMEASURED = 1.0
@@ -56,7 +61,13 @@ def loss(schedule: str, row: Row) -> float:
 
 
 def grow(rows: Sequence[Row], schedules: Sequence[str], depth: int = MOST_DEPTH) -> Tree:
-    """The best tree of at most `depth` comparisons on a path: least worst loss, fewest leaves, least mean."""
+    """The best tree of at most `depth` comparisons on a path: least worst loss, fewest leaves, least mean.
+
+    Of many rows, each comparison is the one that leaves the least loss in all, one after the other.
+    """
+    losses = {(s, row.key): loss(s, row) for s in schedules for row in rows}
+    if len(rows) > MOST_ROWS:
+        return _greedy(tuple(rows), tuple(schedules), GREEDY_DEPTH, losses)
     return _grow(tuple(rows), tuple(schedules), depth, {})
 
 
@@ -81,6 +92,33 @@ def _grow(
                     best = made
     known[key] = best
     return best
+
+
+def _greedy(
+    rows: tuple[Row, ...],
+    schedules: tuple[str, ...],
+    depth: int,
+    losses: Mapping[tuple[str, Key], float],
+) -> Tree:
+    def lost(side: Sequence[Row]) -> tuple[float, str]:
+        return min((sum(losses[s, row.key] for row in side), s) for s in schedules)
+
+    total, schedule = lost(rows)
+    best: tuple[float, str, int] | None = None
+    if depth and max(losses[schedule, row.key] for row in rows) > ENOUGH:
+        for size in rows[0].sizes:
+            for limit in _limits(sorted({row.sizes[size] for row in rows})):
+                low = [r for r in rows if r.sizes[size] <= limit]
+                high = [r for r in rows if r.sizes[size] > limit]
+                made = lost(low)[0] + lost(high)[0]
+                if best is None or made < best[0]:
+                    best = made, size, limit
+    if best is None or best[0] > total - ENOUGH:
+        return Leaf(schedule, rows)
+    _, size, limit = best
+    sides = [[r for r in rows if (r.sizes[size] <= limit) == low] for low in (True, False)]
+    low, high = (_greedy(tuple(side), schedules, depth - 1, losses) for side in sides)
+    return Split(size, limit, low, high)
 
 
 def _leaf(rows: tuple[Row, ...], schedules: tuple[str, ...]) -> Leaf:
