@@ -7,6 +7,7 @@ instructions that no case executes are counted apart: they say what the cases la
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -157,46 +158,50 @@ def score(
     result = Score(name)
     entries = sorted({s.kernel for case in cases for s in case.steps if isinstance(s, Launch)})
     wanted: dict[str, Memory] = {}
-    executions: dict[str, dict[int, int]] = {entry: {} for entry in entries}
     module = parse(ptx)
-    most = 0
+    costs: dict[str, int] = {}
+    ran: dict[str, set[tuple[str, int]]] = {}  # by case: instructions that it executes
     for case in cases:
         outcomes, wanted[case.name] = _run_case(run, ptx, case, Options())
         launches = [step for step in case.steps if isinstance(step, Launch)]
+        costs[case.name] = max((outcome.steps for outcome in outcomes), default=0)
+        ran[case.name] = set()
         for launch, outcome in zip(launches, outcomes):
             if outcome.findings:
                 raise SimulationError(
                     f"{name} has findings before any change, in case {case.name}",
                     outcome.findings[0].message,
                 )
-            most = max(most, outcome.steps)
-            seen = executions[launch.kernel]
-            for index, counter in enumerate(outcome.counters):
-                seen[index] = seen.get(index, 0) + counter.executions
-    limits = {"max_steps": 8 * most + 10000, "max_findings": 1}
-    orders = [Options(**limits), Options("lazy", **limits)]
-    orders += [
-        Options("random", seed, adversarial_elect=True, **limits) for seed in range(1, seeds + 1)
-    ]
+            counters = enumerate(outcome.counters)
+            ran[case.name] |= {(launch.kernel, k) for k, c in counters if c.executions}
+    # Most mutants show in any case, so the cheapest is tried first.
+    cases = sorted(cases, key=lambda case: costs[case.name])
+    orders = [Options(), Options("lazy")]
+    orders += [Options("random", seed, adversarial_elect=True) for seed in range(1, seeds + 1)]
     for entry in entries:
-        mine = [
-            c for c in cases if any(isinstance(s, Launch) and s.kernel == entry for s in c.steps)
-        ]
         for mutant in mutants(ptx, entry)[part[0] :: part[1]]:
             at = module.kernels[entry].instructions[mutant.instruction]
             line, code = source_line(text, at.lines)
+            mine = [c for c in cases if (entry, mutant.instruction) in ran[c.name]]
             how, detail = "not executed", ""
-            if executions[entry].get(mutant.instruction):
-                how, detail = _find(run, mutant, mine, orders, wanted)
+            if mine:
+                how, detail = _find(run, mutant, mine, orders, wanted, costs)
             result.verdicts.append(Verdict(mutant, how, line, code, detail))
     return result
 
 
 def _find(
-    run: Run, mutant: Mutant, cases: list[Case], orders: list[Options], wanted: dict[str, Memory]
+    run: Run,
+    mutant: Mutant,
+    cases: list[Case],
+    orders: list[Options],
+    wanted: dict[str, Memory],
+    costs: dict[str, int],
 ) -> tuple[str, str]:
-    for options in orders:
+    for order in orders:
         for case in cases:
+            most = 8 * costs[case.name] + 10000
+            options = dataclasses.replace(order, max_steps=most, max_findings=1)
             # Orders may change what atomics add up to, so values count in the deterministic one alone.
             want = wanted[case.name] if options.order == "deterministic" else None
             how, detail = _judge(run, mutant.ptx, case, options, want)

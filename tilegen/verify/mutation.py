@@ -72,17 +72,24 @@ def _grid(kernel: Rendered) -> list[Oracle]:
     return cases + [Oracle(sizes, pad, 0, 1) for sizes in larger for pad in (0, 3)]
 
 
-def choose_cases(kernel: Rendered, simulated: SimulatedKernel) -> list[Case]:
+def _call(kernel: Rendered, simulated: SimulatedKernel, case: Oracle) -> Case | None:
+    """What the launcher does in a case; None where the kernel does not take its sizes or alignments."""
+    arrays, scalars, _ = prepare(kernel.plan, case)
+    try:
+        call = simulated.record({name: g.array for name, g in arrays.items()}, scalars)
+    except CallRefused:
+        return None
+    return Case(str(case), call.recording.steps, _fresh(call))
+
+
+def choose_cases(kernel: Rendered, simulated: SimulatedKernel) -> list[Oracle]:
     """The longest case of the kernel's grid that is not too dear, and the few that execute most of the rest."""
-    found: list[tuple[int, set[tuple[str, int]], Case]] = []
+    found: list[tuple[int, set[tuple[str, int]], Oracle]] = []
     options = Options(detectors=False)
     for case in _grid(kernel):
-        arrays, scalars, _ = prepare(kernel.plan, case)
-        try:
-            call = simulated.record({name: g.array for name, g in arrays.items()}, scalars)
-        except CallRefused:
-            continue  # alignments and sizes that the kernel does not take
-        made = Case(str(case), call.recording.steps, _fresh(call))
+        made = _call(kernel, simulated, case)
+        if made is None:
+            continue
         memory = made.memory()
         outcomes = perform(
             made.steps, memory, lambda launch: run_ptx(simulated.ptx, launch, memory, options)
@@ -94,8 +101,8 @@ def choose_cases(kernel: Rendered, simulated: SimulatedKernel) -> list[Case]:
             for index, counter in enumerate(outcome.counters)
             if counter.executions
         }
-        found.append((sum(o.steps for o in outcomes), reached, made))
-    chosen: list[Case] = []
+        found.append((sum(o.steps for o in outcomes), reached, case))
+    chosen: list[Oracle] = []
     covered: set[tuple[str, int]] = set()
     while found and len(chosen) < MOST_CASES:
         if chosen:
@@ -119,19 +126,34 @@ def score_kernel(kernel: Rendered, seeds: int = 3, part: tuple[int, int] = (0, 1
         ToolMissing: no nvcc or no C++ compiler.
     """
     simulated = SimulatedKernel(kernel, multiprocessors=MULTIPROCESSORS)
-    cases = choose_cases(kernel, simulated)
+    chosen = _chosen_cases(kernel, simulated)
+    cases = [made for case in chosen if (made := _call(kernel, simulated, case))]
     if not cases:
         raise SimulationError(f"{kernel.stem} has no case below {MOST_FLOPS} flops")
     source = kernel.files[kernel.source]
     return score(kernel.stem, simulated.ptx, cases, run_ptx, source, seeds, part)
 
 
+def _key(kernel: Rendered, *more: int) -> str:
+    """Digest of all that a score depends on: the kernel, the compiler, the simulator."""
+    texts = kernel.files.values()
+    return digest([*map(str, more), *texts, find_nvcc().version, _sources()])
+
+
+def _chosen_cases(kernel: Rendered, simulated: SimulatedKernel) -> list[Oracle]:
+    """As `choose_cases`, once for all parts of a kernel's score."""
+
+    def make(folder: Path) -> None:
+        rows = [dataclasses.asdict(case) for case in choose_cases(kernel, simulated)]
+        (folder / "cases.json").write_text(json.dumps(rows))
+
+    folder = cached("cases", _key(kernel), ("cases.json",), make)
+    return [Oracle(**row) for row in json.loads((folder / "cases.json").read_text())]
+
+
 def _score_part(work: tuple[Rendered, int, int]) -> Score | SimulationError:
     """A part of a kernel's score, from the cache if neither the kernel nor the simulator has changed."""
     kernel, seeds, number = work
-    key = digest(
-        [*map(str, (seeds, number, PARTS)), *kernel.files.values(), find_nvcc().version, _sources()]
-    )
 
     def make(folder: Path) -> None:
         made = score_kernel(kernel, seeds, (number, PARTS))
@@ -141,7 +163,7 @@ def _score_part(work: tuple[Rendered, int, int]) -> Score | SimulationError:
         (folder / "score.json").write_text(json.dumps(rows))
 
     try:
-        folder = cached("score", key, ("score.json",), make)
+        folder = cached("score", _key(kernel, seeds, number, PARTS), ("score.json",), make)
     except SimulationError as error:
         return error
     rows = json.loads((folder / "score.json").read_text())
