@@ -96,10 +96,11 @@ def test_cuda_kernels_in_the_simulator(data):
     target = data.draw(st.sampled_from(["sm_80", "sm_90a"]))
     options = data.draw(problems([16, 64, 80, 128, 192], ["f16", "bf16"]))
     tile = f"{data.draw(st.sampled_from([64, 128]))}x{data.draw(st.sampled_from([16, 48, 64, 96, 128]))}"
-    schedules = [
-        {"tile": tile},
-        {"schedule": "decode", "block": data.draw(st.sampled_from([16, 32]))},
-    ]
+    decode = {
+        "block": data.draw(st.sampled_from([16, 32])),
+        "rows": data.draw(st.sampled_from([16, 32])),
+    }
+    schedules = [{"tile": tile}, {"schedule": "decode", **decode}]
     if target == "sm_90a":
         schedules.append({"tile": tile, "query_stages": data.draw(st.sampled_from([1, 2]))})
     kernel = render(legal(target, options, data.draw(st.sampled_from(schedules))))

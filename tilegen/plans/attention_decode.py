@@ -13,7 +13,7 @@ from tilegen.plans.attention import (
 )
 from tilegen.plans.base import Fact, Plan, Refusal
 from tilegen.problems.attention import Attention
-from tilegen.schedules.attention_decode import MOST_SPLITS, ROWS, DecodeAttention
+from tilegen.schedules.attention_decode import MMA_ROWS, MOST_SPLITS, DecodeAttention
 from tilegen.schedules.attention_mma import PAD
 from tilegen.targets import CudaTarget
 
@@ -29,6 +29,7 @@ class DecodeAttentionPlan(Plan):
     head_dim: int
     value_dim: int
     rows: int
+    mma_tiles: int
     block_n: int
     stages: int
     warps: int
@@ -68,7 +69,8 @@ class DecodeAttentionPlan(Plan):
             target=target,
             head_dim=problem.head_dim,
             value_dim=problem.value_dim,
-            rows=ROWS,
+            rows=schedule.rows,
+            mma_tiles=schedule.rows // MMA_ROWS,
             block_n=schedule.block,
             stages=schedule.stages,
             warps=schedule.warps,
@@ -107,7 +109,7 @@ class DecodeAttentionPlan(Plan):
         in_flight = schedule.warps * (schedule.stages - 1) * schedule.block
         row = (self.problem.head_dim + self.problem.value_dim) * self.problem.dtype.bytes
         return [
-            Fact("rows", str(ROWS), "queries of all heads that share keys, packed into one mma"),
+            Fact("rows", str(self.rows), "queries of all heads that share keys, in one tile"),
             Fact(
                 "threads",
                 str(self.threads),

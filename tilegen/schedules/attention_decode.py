@@ -13,8 +13,8 @@ from tilegen.schedules.base import Schedule, Violation
 from tilegen.targets import CudaTarget
 from tilegen.values import BF16, F16
 
-# Rows of a tile: a warp's share of one mma. Queries of all heads that share keys fill them.
-ROWS = 16
+# Rows of one mma.
+MMA_ROWS = 16
 # Most splits of a head's keys: what merges them waits for so many reads.
 MOST_SPLITS = 64
 # Registers of addresses, fragments and row statistics, beside scores and output (ptxas 13.0).
@@ -23,8 +23,14 @@ OVERHEAD = 72
 
 @dataclass(frozen=True)
 class DecodeAttention(Schedule):
-    """Every warp streams its own keys and values past 16 packed rows of queries; a second kernel merges."""
+    """Every warp streams its own keys and values past packed rows of queries; a second kernel merges."""
 
+    rows: int = option(
+        16,
+        "Rows of a tile: queries of all heads that share keys; more than there are cost time.",
+        kind=int,
+        unit="queries",
+    )
     block: int = option(
         16,
         "Keys of a block, which a warp takes at a time; more cost shared memory and save steps.",
@@ -66,7 +72,7 @@ class DecodeAttention(Schedule):
     @classmethod
     def default(cls, problem: Attention, target: CudaTarget) -> DecodeAttention:
         # As many bytes a step for narrow heads as for wide ones.
-        first = cls(32) if problem.head_dim + problem.value_dim <= 128 else cls()
+        first = cls(16, 32) if problem.head_dim + problem.value_dim <= 128 else cls()
         for found in (first, *cls.candidates(problem, target)):
             if not found.violations(problem, target):
                 return found
@@ -74,7 +80,7 @@ class DecodeAttention(Schedule):
 
     def registers(self, problem: Attention) -> int:
         """Registers of a thread: scores, output, and the rest."""
-        return self.block // 2 + problem.value_dim // 2 + OVERHEAD
+        return self.rows // MMA_ROWS * (problem.value_dim // 2 + 8) + self.block // 2 + OVERHEAD - 8
 
     def shared_bytes(self, problem: Attention) -> dict[str, int]:
         """Shared memory of a block in bytes, by what it holds; rows are padded by 16 bytes.
@@ -83,11 +89,13 @@ class DecodeAttention(Schedule):
         """
         row = (problem.head_dim + PAD) * 2
         ring = self.warps * self.stages * self.block * (row + (problem.value_dim + PAD) * 2)
-        parts = self.warps * ROWS * (problem.value_dim + 2) * 4
-        return {"q": ROWS * row, "blocks": max(ring, parts)}
+        parts = self.warps * self.rows * (problem.value_dim + 2) * 4
+        return {"q": self.rows * row, "blocks": max(ring, parts)}
 
     def violations(self, problem: Attention, target: CudaTarget) -> list[Violation]:
         broken = []
+        if self.rows not in (16, 32, 48, 64):
+            broken.append(Violation("rows", f"{self.rows} rows of a tile: 16, 32, 48 or 64"))
         if self.block % 16 or not 16 <= self.block <= 64:
             broken.append(Violation("block", f"{self.block} keys in a block: 16, 32, 48 or 64"))
         if not 2 <= self.stages <= 8:
@@ -103,8 +111,9 @@ class DecodeAttention(Schedule):
         if needed > allowed:
             broken.append(
                 Violation(
-                    "block",
-                    f"blocks of {self.block} keys with value_dim {problem.value_dim} need about {needed} "
+                    "rows",
+                    f"{self.rows} rows and blocks of {self.block} keys with value_dim "
+                    f"{problem.value_dim} need about {needed} "
                     f"registers a thread; {target} gives {allowed}",
                 )
             )
@@ -121,16 +130,17 @@ class DecodeAttention(Schedule):
         return broken
 
     def tokens(self) -> list[str]:
-        words = ["decode", f"n{self.block}", f"s{self.stages}", f"w{self.warps}"]
+        words = ["decode", f"{self.rows}x{self.block}", f"s{self.stages}", f"w{self.warps}"]
         return words + ([f"b{self.blocks}"] if self.blocks != 264 else [])
 
     def tile_extents(self) -> tuple[int, ...]:
-        return (ROWS, self.block * self.warps)
+        return (self.rows, self.block * self.warps)
 
     @classmethod
     def candidates(cls, problem: Attention, target: CudaTarget) -> Iterator[DecodeAttention]:
-        for warps in (4, 8, 2):
-            for block in (16, 32):
-                for stages in (3, 4, 2, 6):
-                    for blocks in (264, 132, 528):
-                        yield cls(block, stages, warps, blocks)
+        for rows in (16, 32):
+            for warps in (4, 8, 2):
+                for block in (16, 32):
+                    for stages in (3, 4, 2):
+                        for blocks in (264, 132, 528):
+                            yield cls(rows, block, stages, warps, blocks)
