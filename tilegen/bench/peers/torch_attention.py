@@ -67,6 +67,67 @@ class FlashAttention(_Backend):
     name = "FLASH_ATTENTION"
 
 
+class _Backward(GpuPeer):
+    """The gradient kernels behind scaled_dot_product_attention, after one forward pass a set."""
+
+    operation = ""
+
+    def knows(self, problem: Problem) -> bool:
+        fits = problem.operator == "attention_backward" and problem.dtype is not F32
+        return fits and not problem.formulas
+
+    def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
+        import torch
+
+        causal = spec.problem.causal
+        if sizes["heads"] != sizes["kv_heads"] or (causal and sizes["seq_q"] != sizes["seq_k"]):
+            raise ValueError("heads or lengths that this peer does not take")
+        forward = getattr(torch.ops.aten, self.operation)
+        backward = getattr(torch.ops.aten, f"{self.operation}_backward")
+        scale = scalars["scale"]
+        calls = []
+        for t in sets:
+            q, k, v, d_o = (t[name].transpose(1, 2) for name in ("q", "k", "v", "d_o"))
+            calls.append((d_o, q, k, v, *self._forward(forward, q, k, v, causal, scale)))
+        return lambda i: self._backward(backward, calls[i], causal, scale)
+
+    def _forward(self, forward, q, k, v, causal: bool, scale: float) -> Any:
+        raise NotImplementedError
+
+    def _backward(self, backward, call, causal: bool, scale: float) -> Any:
+        raise NotImplementedError
+
+
+class CudnnAttentionBackward(_Backward):
+    """cuDNN's gradients of attention."""
+
+    operation = "_scaled_dot_product_cudnn_attention"
+
+    def _forward(self, forward, q, k, v, causal, scale):
+        return forward(q, k, v, None, True, 0.0, causal, False, scale=scale)
+
+    def _backward(self, backward, call, causal, scale):
+        d_o, q, k, v, out, lse, starts_q, starts_k, most_q, most_k, seed, offset, _ = call
+        lengths = (starts_q, starts_k, most_q, most_k)
+        return backward(
+            d_o, q, k, v, out, lse, seed, offset, None, *lengths, 0.0, causal, scale=scale
+        )
+
+
+class FlashAttentionBackward(_Backward):
+    """The FlashAttention-2 gradients that come with PyTorch."""
+
+    operation = "_scaled_dot_product_flash_attention"
+
+    def _forward(self, forward, q, k, v, causal, scale):
+        return forward(q, k, v, 0.0, causal, False, scale=scale)
+
+    def _backward(self, backward, call, causal, scale):
+        d_o, q, k, v, out, lse, starts_q, starts_k, most_q, most_k, seed, offset, _ = call
+        lengths = (starts_q, starts_k, most_q, most_k)
+        return backward(d_o, q, k, v, out, lse, *lengths, 0.0, causal, seed, offset, scale=scale)
+
+
 class TorchCpuAttention(CpuPeer):
     """scaled_dot_product_attention on the CPU."""
 
