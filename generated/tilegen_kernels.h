@@ -34,7 +34,7 @@
 #include "cuda/attention_bf16_d128_128x128_s2_sm90a.h"
 #include "cuda/attention_bf16_d128_causal_lse_128x128_s2_sm90a.h"
 #include "cuda/attention_bf16_d128_fd7bbaf_128x128_s2_sm90a.h"
-#include "cuda/attention_bf16_d128_lse_decode_n16_s3_w4_sm80.h"
+#include "cuda/attention_bf16_d128_lse_decode_16x16_s3_w4_sm80.h"
 #include "cuda/attention_bf16_d256_causal_128x64_s2_q1_sm90a.h"
 #include "cuda/attention_bf16_d64_f66359b_128x64_sm80.h"
 #include "cuda/attention_f16_d128_causal_lse_128x64_sm80.h"

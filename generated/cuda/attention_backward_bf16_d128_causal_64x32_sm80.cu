@@ -3,8 +3,8 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  64x32
-// Inputs    ac8bf1e6061c  (command, templates and emitter)
-// Body      8fd4209577ee  (everything below this comment)
+// Inputs    22baea3c2666  (command, templates and emitter)
+// Body      f5726503ec03  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_backward_bf16_d128_causal_64x32_sm80.h"
@@ -272,9 +272,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int batch = batch_head / call.heads;
   const int head = batch_head % call.heads;
   const Element *const o = call.o + batch * call.o_stride_batch + row * call.o_stride_seq +
-                           head * call.o_stride_head;
+      head * call.o_stride_head;
   const Element *const d_o = call.d_o + batch * call.d_o_stride_batch +
-                             row * call.d_o_stride_seq + head * call.d_o_stride_head;
+      row * call.d_o_stride_seq + head * call.d_o_stride_head;
   float sum = 0.0f;
   for (int column = lane; column < kValueDim; column += 32) {
     sum += static_cast<float>(o[column]) * static_cast<float>(d_o[column]);
