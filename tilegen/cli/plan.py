@@ -22,7 +22,7 @@ from tilegen.simulate import Options
 from tilegen.spec import KernelSpec
 from tilegen.tables.lookup import parse_sizes
 from tilegen.targets import CudaTarget
-from tilegen.verify.simulated import simulate_case
+from tilegen.verify.simulated import costs_by_line, simulate_case
 
 # Schedules of a ranking that are printed.
 SHOWN = 12
@@ -71,6 +71,12 @@ def plan(
         stem = naming.stem(made)
         facts_json = [{"name": f.name, "value": f.value, "why": f.why} for f in facts]
         rows.append({"kernel": stem, "command": spec.command(), "facts": facts_json})
+        simulated = None
+        if costs and isinstance(spec.target, CudaTarget):
+            sizes = spec.problem.cases(spec.schedule.tile_extents())[-1]
+            rendered = render(spec, project.style())
+            simulated = simulate_case(rendered, sizes, Options(detectors=False))
+            rows[-1]["costs"] = {"sizes": sizes, "lines": costs_by_line(simulated.outcomes)}
         if as_json:
             continue
         table = Table(title=stem, title_justify="left", box=None, show_header=False, pad_edge=False)
@@ -78,10 +84,8 @@ def plan(
         for fact in facts:
             table.add_row(fact.name, fact.value, fact.why)
         out.print(table)
-        if costs and isinstance(spec.target, CudaTarget):
-            rendered = render(spec, project.style())
-            sizes = spec.problem.cases(spec.schedule.tile_extents())[-1]
-            out.print(simulate_case(rendered, sizes, Options(detectors=False)).text(costs=True))
+        if simulated:
+            out.print(simulated.text(costs=True))
         if at is not None:
             _print_ranking(spec, at)
         out.print()

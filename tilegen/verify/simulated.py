@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,6 +68,18 @@ class Simulated:
         shown = shown or [o for o in self.outcomes if o.findings]
         lines += [report(o, self.source, costs) for o in shown[:3]]
         return "\n".join(lines)
+
+
+def costs_by_line(outcomes: Sequence[Outcome]) -> list[dict[str, int]]:
+    """Shared-memory wavefronts and 32-byte global sectors of each line that has any, beside the least for its bytes."""
+    names = ("wavefronts", "ideal_wavefronts", "sectors", "ideal_sectors")
+    sums: dict[int, list[int]] = {}
+    for counter in (c for outcome in outcomes for c in outcome.counters):
+        values = [getattr(counter, name) for name in names]
+        if any(values):
+            old = sums.get(counter.line, [0] * len(names))
+            sums[counter.line] = [a + b for a, b in zip(old, values)]
+    return [{"line": line, **dict(zip(names, sums[line]))} for line in sorted(sums)]
 
 
 def simulate_case(
