@@ -63,6 +63,7 @@
 #include "cuda/gemm_i8_tn_of16_e42ab2b_cols_f32_rows_f32_128x128x64_s3_sm80.h"
 #include "cuda/gemm_tf32_tn_128x128x32_s7_c2_pp_sm90a.h"
 #include "cuda/gemm_tf32_tn_bias_relu_128x128x16_s3_sm80.h"
+#include "cuda/grouped_gemm_bf16_tn_128x256x64_s4_sm90a.h"
 #include "cuda/layernorm_bf16_v32_sm80.h"
 #include "cuda/softmax_f32_v32_sm80.h"
 #include "cuda/swiglu_bf16_x2_sm80.h"

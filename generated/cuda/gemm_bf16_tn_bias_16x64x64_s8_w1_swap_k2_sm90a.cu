@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    cdcc2321d1cb  (command, templates and emitter)
+// Inputs    d7277b4dfa02  (command, templates and emitter)
 // Body      0c8f56283270  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -18,7 +18,7 @@ def context(plan: Plan) -> dict[str, Any]:
     """The template names of a GEMM, both backends."""
     problem: Gemm = plan.problem
     cuda = plan.target.backend == "cuda"
-    arrays = [t for t in problem.tensors() if t.name not in ("a", "b")]
+    arrays = [t for t in problem.tensors() if t.name not in problem.product_arrays]
     access = "." if cuda else "->"
     places = {t.name: tensors.element(t, f"{_STRUCT}{access}") for t in arrays}
     reads = {t.name: places[t.name] for t in arrays if t.is_read}

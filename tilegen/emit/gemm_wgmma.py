@@ -21,7 +21,7 @@ _SHORT = "cuda/parts/short_math.cuh.j2"
 def context(plan: WgmmaGemmPlan) -> dict[str, Any]:
     """Template names of the epilogue as a function of values, and of what its kernel is given."""
     problem: Gemm = plan.problem
-    arrays = [t for t in problem.tensors() if t.name not in ("a", "b")]
+    arrays = [t for t in problem.tensors() if t.name not in problem.product_arrays]
     tiled = next((t for t in arrays if t.name == plan.tile_operand), None)
     return {
         "includes": sorted({*gemm.context(plan)["includes"], "<cuda.h>", "<cudaTypedefs.h>"}),

@@ -88,6 +88,8 @@ class Gemm(Problem):
     batched: bool = option(False, "A batch of products, one stride each.", kind=bool)
 
     operator: ClassVar[str] = "gemm"
+    # Arrays of the product itself, which the epilogue does not see.
+    product_arrays: ClassVar[tuple[str, ...]] = ("a", "b")
 
     def __post_init__(self) -> None:
         set_ = functools.partial(object.__setattr__, self)
