@@ -13,6 +13,10 @@ from tilegen.problems.base import Problem
 from tilegen.problems.gemm import Gemm
 from tilegen.values import BF16, F16, F32, I8, I32
 
+# What oneDNN fuses into a linear layer, by our epilogue.
+_FUSED = {"none": "none", "bias": "none", "bias_gelu": "gelu", "residual": "add"}
+_FUSED |= {"relu": "relu", "bias_relu": "relu", "bias_silu": "swish"}
+
 
 def tensor(array: np.ndarray) -> Any:
     """A PyTorch tensor over the same memory; bf16 through its bits."""
@@ -68,7 +72,7 @@ class OneDnn(CpuPeer):
     def knows(self, problem: Problem) -> bool:
         if not isinstance(problem, Gemm) or problem.batched or problem.layout.a != "t":
             return False
-        return problem.epilogue in ("none", "bias") and problem.dtype in (F32, BF16, F16)
+        return problem.epilogue in _FUSED and problem.dtype in (F32, BF16, F16)
 
     def prepare(self, spec, sizes, arrays, scalars, threads) -> Callable[[], Any]:
         import torch
@@ -80,8 +84,11 @@ class OneDnn(CpuPeer):
         bias = tensor(arrays["bias"]) if "bias" in arrays else None
         if self.packed:
             w = torch.ops.mkldnn._reorder_linear_weight(w, x.shape[0])
-        linear = torch.ops.mkldnn._linear_pointwise
-        return lambda: linear(x, w, bias, "none", [], "")
+        linear, function = torch.ops.mkldnn._linear_pointwise, _FUSED[spec.problem.epilogue]
+        if function == "add":
+            residual = tensor(arrays["residual"])
+            return lambda: linear.binary(x, residual, w, bias, "add")
+        return lambda: linear(x, w, bias, function, [], "none")
 
 
 class OneDnnPrepacked(OneDnn):
