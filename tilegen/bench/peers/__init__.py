@@ -20,6 +20,8 @@ _CPU = {
     "torch_int8": "tilegen.bench.peers.torch_cpu:TorchInt8",
     "onednn": "tilegen.bench.peers.torch_cpu:OneDnn",
     "onednn_prepacked": "tilegen.bench.peers.torch_cpu:OneDnnPrepacked",
+    "copy": "tilegen.bench.peers.own:HostCopy",
+    "read": "tilegen.bench.peers.own:HostRead",
     "torch_sdpa": "tilegen.bench.peers.torch_attention:TorchCpuAttention",
 }
 _GPU = {
@@ -33,6 +35,7 @@ _GPU = {
     "cudnn_backward": "tilegen.bench.peers.torch_attention:CudnnAttentionBackward",
     "flash_backward": "tilegen.bench.peers.torch_attention:FlashAttentionBackward",
     "copy": "tilegen.bench.peers.torch_gpu:DeviceCopy",
+    "read": "tilegen.bench.peers.torch_gpu:DeviceRead",
 }
 
 

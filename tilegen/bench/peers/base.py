@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from tilegen.problems.base import Problem
+from tilegen.problems.formula import FormulaProblem
 from tilegen.spec import KernelSpec
+
+
+def reads_only(problem: FormulaProblem) -> bool:
+    """Whether a formula writes next to nothing: no output has every index, so that reading bounds it."""
+    whole = len(problem.family.order)
+    return all(len(t.dims) < whole for t in problem.tensors() if t.is_written)
 
 
 class CpuPeer:

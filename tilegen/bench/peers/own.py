@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tilegen.bench.peers.base import CpuPeer, GpuPeer
+from tilegen.bench.peers.base import CpuPeer, GpuPeer, reads_only
 from tilegen.emit.render import render
 from tilegen.errors import BuildError
 from tilegen.plans import Plan, make_plan
 from tilegen.problems.base import Problem
+from tilegen.problems.formula import FormulaProblem
 from tilegen.runtime import cpu, gpu
 from tilegen.runtime.arguments import View, marshal
 from tilegen.spec import KernelSpec
@@ -63,6 +64,34 @@ class OwnCpu(CpuPeer):
         kernel = render(spec)
         built = Built(kernel.plan, build.library(kernel), kernel.symbol)
         return built.bound(arrays, scalars, threads)
+
+
+class HostCopy(CpuPeer):
+    """A ceiling: a copy of as many bytes as the problem must move, half read, half written, past the caches when large."""
+
+    formula = "y[i] = x[i]"
+
+    def knows(self, problem: Problem) -> bool:
+        return isinstance(problem, FormulaProblem) and not reads_only(problem)
+
+    def prepare(self, spec, sizes, arrays, scalars, threads) -> Callable[[], Any]:
+        made = KernelSpec.make(self.formula, spec.target, {"dtype": "f32"})
+        arrays_each = 8 if "y[i]" in self.formula else 4
+        count = max(1, spec.problem.bytes(sizes) // arrays_each)
+        x = np.random.default_rng(0).standard_normal(count, np.float32)
+        y = np.zeros_like(x) if arrays_each == 8 else np.zeros(1, np.float32)
+        kernel = render(made)
+        built = Built(kernel.plan, build.library(kernel), kernel.symbol)
+        return built.bound({"x": x, "y": y}, {}, threads)
+
+
+class HostRead(HostCopy):
+    """A ceiling: a sum over as many bytes as the problem must read."""
+
+    formula = "y = sum(x[i], i)"
+
+    def knows(self, problem: Problem) -> bool:
+        return isinstance(problem, FormulaProblem) and reads_only(problem)
 
 
 class OwnGpu(GpuPeer):

@@ -1,15 +1,26 @@
-"""PyTorch on the GPU: eager (cuBLAS, cuDNN), torch.compile, and a plain copy as the memory ceiling."""
+"""PyTorch on the GPU: eager (cuBLAS, cuDNN) and torch.compile; a plain copy and a plain read as ceilings."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from tilegen.bench.peers.base import GpuPeer
+from tilegen.bench.peers.base import GpuPeer, reads_only
 from tilegen.bench.peers.torch_math import expressible, expression
+from tilegen.errors import BuildError
 from tilegen.problems.base import Problem
+from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.gemm import Gemm
+<<<<<<< HEAD
 from tilegen.values import BF16, E4M3, F16, F32, TF32
+=======
+from tilegen.targets import CudaTarget
+from tilegen.toolchain.build import LIBRARY, run_compiler
+from tilegen.toolchain.cache import cached, digest
+from tilegen.toolchain.find import find_nvcc
+>>>>>>> 6f9a6f2 (Time reductions beside a kernel that only reads, on both backends; suites of the memory-bound operators)
 
 
 class TorchEager(GpuPeer):
@@ -77,10 +88,10 @@ class TorchCompile(TorchEager):
 
 
 class DeviceCopy(GpuPeer):
-    """A device copy of as many bytes as the problem must move: half read, half written."""
+    """A ceiling: a device copy of as many bytes as the problem must move, half read, half written."""
 
     def knows(self, problem: Problem) -> bool:
-        return not isinstance(problem, Gemm)
+        return isinstance(problem, FormulaProblem) and not reads_only(problem)
 
     def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
         import torch
@@ -91,3 +102,43 @@ class DeviceCopy(GpuPeer):
             source = torch.empty(count, dtype=torch.uint8, device="cuda")
             pairs.append((source, torch.empty_like(source)))
         return lambda i: pairs[i][1].copy_(pairs[i][0])
+
+
+class DeviceRead(GpuPeer):
+    """A ceiling: a kernel that reads as many bytes as the problem does and keeps nothing."""
+
+    def knows(self, problem: Problem) -> bool:
+        return isinstance(problem, FormulaProblem) and reads_only(problem)
+
+    def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
+        import torch
+
+        read_all = ctypes.CDLL(str(_read_library(spec.target))).read_all
+        never = torch.zeros(1, dtype=torch.int32, device="cuda")
+        bytes_ = spec.problem.bytes(sizes) // 16 * 16
+        arrays = [
+            torch.randint(1 << 31, (bytes_ // 4,), device="cuda", dtype=torch.int32) for _ in sets
+        ]
+
+        def launch(i: int) -> None:
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            addresses = (ctypes.c_void_p(arrays[i].data_ptr()), ctypes.c_int64(bytes_))
+            status = read_all(*addresses, ctypes.c_void_p(never.data_ptr()), stream)
+            if status:
+                raise BuildError(f"read_all returned {status}")
+
+        return launch
+
+
+def _read_library(target: CudaTarget) -> Path:
+    """The kernel of `read_only.cu`, built."""
+    source = Path(__file__).with_name("read_only.cu")
+    nvcc = find_nvcc()
+    flags = [*nvcc.flags, target.gencode, "-O3", "-shared", "-Xcompiler", "-fPIC"]
+
+    def make(folder: Path) -> None:
+        command = [nvcc.path, *flags, str(source), "-o", str(folder / LIBRARY)]
+        run_compiler(command, source.name)
+
+    key = digest([source.read_text(encoding="utf-8"), nvcc.version, *flags])
+    return cached("ceiling", key, (LIBRARY,), make) / LIBRARY

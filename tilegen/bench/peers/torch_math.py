@@ -77,4 +77,10 @@ _NAMED: dict[str, Function] = {
     "add_rmsnorm": _add_rmsnorm,
     "transpose": lambda t, s: t["x"].t().contiguous(),
     "sum": lambda t, s: t["x"].sum(-1),
+    "max": lambda t, s: t["x"].amax(-1),
+    "column_sum": lambda t, s: t["x"].sum(0),
+    "gelu": lambda t, s: _nn().gelu(t["x"]),
+    "gelu_tanh": lambda t, s: _nn().gelu(t["x"], approximate="tanh"),
+    "bias_gelu": lambda t, s: _nn().gelu(t["x"] + t["b"]) + t["r"],
+    "swiglu": lambda t, s: _nn().silu(t["g"]) * t["u"],
 }
