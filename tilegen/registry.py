@@ -41,6 +41,7 @@ _SCHEDULES = [
     "tilegen.schedules.elementwise:ElementLoops",
     "tilegen.schedules.permute:TileShared",
     "tilegen.schedules.permute:TileLoops",
+    "tilegen.schedules.columns:ColumnParts",
     "tilegen.schedules.columns:ColumnBlocks",
     "tilegen.schedules.columns:ColumnLoops",
     "tilegen.schedules.full:FullParts",

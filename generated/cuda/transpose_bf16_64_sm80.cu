@@ -3,8 +3,8 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 64 x 64, 128 threads
-// Inputs    940dbf2fd756  (command, templates and emitter)
-// Body      970fd48db49f  (everything below this comment)
+// Inputs    b1803a8d5834  (command, templates and emitter)
+// Body      2138c8c6724e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "transpose_bf16_64_sm80.h"
@@ -13,14 +13,17 @@
 #include <stdint.h>
 
 // Inputs that lie along n become outputs that lie along m. A block reads a tile of 64 x 64 elements
-// line by line into shared memory and writes it line by line the other way, 8 elements an access
-// where strides and addresses permit, else one. Shared memory: 8448 bytes.
+// line by line into shared memory and writes it line by line the other way, 8 elements an access on
+// each side whose strides and addresses permit, else one. Shared memory: 8192 bytes.
 namespace transpose_bf16_64_sm80 {
 
 constexpr int kTile = 64;  // elements of a tile along n and along m
 constexpr int kThreads = 128;  // of a block
 constexpr int kVector = 8;  // elements of an access where addresses permit
-static_assert(kTile * kTile % (kThreads * kVector) == 0, "threads share a tile evenly");
+constexpr int kLines = 2;  // lines that a thread reads together: stores to the tile are wider
+constexpr int kBatch = 8;  // accesses of a thread that are under way together
+constexpr int kSwap = 8;  // groups of kVector lines that change places
+static_assert(kTile * kTile % (kThreads * kVector * kLines) == 0, "threads share a tile evenly");
 
 // Neighbouring elements that travel in one access, or in a few of 16 bytes.
 template <typename Element, int kWidth>
@@ -47,16 +50,31 @@ struct Arguments {
   int64_t y_stride_n;
 };
 
-// Blocks take tiles, until none is left.
-template <int kWidth>
+// Where a tile keeps an element. Its lines along m lie side by side; groups of them change
+// places from column to column, so that neither a warp that writes nor one that reads meets itself
+// in a bank of shared memory.
+__device__ __forceinline__ int place(int column, int line) {
+  const int group = (line / kVector) ^ ((column / kVector + column) % kSwap);
+  return column * kTile + group * kVector + line % kVector;
+}
+
+// Blocks take tiles, until none is left; they read kRead elements an access, and write kWrite.
+template <int kRead, int kWrite>
 __device__ __forceinline__ void turn_tiles(
     const Arguments &args,
     const __nv_bfloat16 *__restrict__ x,
     __nv_bfloat16 *__restrict__ y) {
-  constexpr int kSteps = kTile * kTile / (kThreads * kWidth);  // accesses of a thread to a tile
-  constexpr int kPacks = kTile / kWidth;                       // accesses of a line
-  // Lines are padded by 4 bytes, so that their elements at one place lie in different banks.
-  __shared__ __align__(16) __nv_bfloat16 x_tile[kTile][kTile + 4 / sizeof(__nv_bfloat16)];
+  constexpr int kTogether = kRead == 1 ? 1 : kLines;  // lines of an item that a thread reads
+  constexpr int kItems = kTile * kTile / (kRead * kTogether);
+  constexpr int kShare = kItems / kThreads;  // items of a thread
+  constexpr int kAtOnce = kBatch / kTogether;
+  constexpr int kSteps = kShare < kAtOnce ? kShare : kAtOnce;
+  constexpr int kColumns = kTile / kRead;  // accesses of a line
+  constexpr int kMost = kRead == 1 ? 32 : 8;
+  constexpr int kAcross = kColumns < kMost ? kColumns : kMost;  // threads side by side
+  constexpr int kDown = kTile / kTogether;
+  constexpr int kPacks = kTile / kWrite;  // accesses of a line that is written
+  __shared__ __align__(16) __nv_bfloat16 x_tile[kTile * kTile];  // [place]
 
   // The grid has a block for every tile, or fewer that step from one to the next.
   const int64_t first_read = static_cast<int64_t>(blockIdx.x) * kTile;
@@ -64,18 +82,36 @@ __device__ __forceinline__ void turn_tiles(
   for (int64_t tile = blockIdx.y; tile < down; tile += gridDim.y) {
     const int64_t first_written = tile * kTile;
 
-    // Read lines along n, eight accesses under way together.
-#pragma unroll 8
-    for (int step = 0; step < kSteps; ++step) {
-      const int item = static_cast<int>(threadIdx.x) + step * kThreads;
-      const int line = item / kPacks, first = item % kPacks * kWidth;
-      const int64_t m_index = first_written + line;
-      if (m_index < args.m && first_read + first < args.n) {
-        const __nv_bfloat16 *x_line = x + m_index * args.x_stride_m + first_read;
-        const auto x_pack = load<kWidth>(x_line + first);
+    // Read lines along n: every access of a batch is under way before the first is stored.
+    for (int own = static_cast<int>(threadIdx.x); own < kItems; own += kSteps * kThreads) {
+      Pack<__nv_bfloat16, kRead> x_pack[kSteps][kTogether] = {};
 #pragma unroll
-        for (int element = 0; element < kWidth; ++element) {
-          x_tile[line][first + element] = x_pack.at[element];
+      for (int step = 0; step < kSteps; ++step) {
+        const int item = own + step * kThreads;
+        const int first = (item / (kAcross * kDown) * kAcross + item % kAcross) * kRead;
+#pragma unroll
+        for (int each = 0; each < kTogether; ++each) {
+          const int line = item / kAcross % kDown * kTogether + each;
+          const int64_t m_index = first_written + line;
+          if (m_index < args.m && first_read + first < args.n) {
+            const __nv_bfloat16 *x_line = x + m_index * args.x_stride_m + first_read;
+            x_pack[step][each] = load<kRead>(x_line + first);
+          }
+        }
+      }
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        const int item = own + step * kThreads;
+        const int first = (item / (kAcross * kDown) * kAcross + item % kAcross) * kRead;
+        const int line = item / kAcross % kDown * kTogether;
+#pragma unroll
+        for (int element = 0; element < kRead; ++element) {
+          Pack<__nv_bfloat16, kTogether> x_turned;
+#pragma unroll
+          for (int each = 0; each < kTogether; ++each) {
+            x_turned.at[each] = x_pack[step][each].at[element];
+          }
+          store<kTogether>(&x_tile[place(first + element, line)], x_turned);
         }
       }
     }
@@ -83,21 +119,21 @@ __device__ __forceinline__ void turn_tiles(
     __syncthreads();
 
     // Write lines along m.
-#pragma unroll 8
-    for (int step = 0; step < kSteps; ++step) {
-      const int item = static_cast<int>(threadIdx.x) + step * kThreads;
-      const int line = item / kPacks, first = item % kPacks * kWidth;
+#pragma unroll 4
+    for (int item = static_cast<int>(threadIdx.x); item < kTile * kPacks; item += kThreads) {
+      const int line = item / kPacks, first = item % kPacks * kWrite;
       const int64_t n_index = first_read + line;
       const int64_t column = first_written + first;
       if (n_index < args.n && column < args.m) {
         __nv_bfloat16 *y_line = y + n_index * args.y_stride_n;
-        Pack<__nv_bfloat16, kWidth> y_out;
+        const auto x_turned = load<kWrite>(&x_tile[place(line, first)]);
+        Pack<__nv_bfloat16, kWrite> y_out;
 #pragma unroll
-        for (int element = 0; element < kWidth; ++element) {
-          const __nv_bfloat16 x_mn = x_tile[first + element][line];
+        for (int element = 0; element < kWrite; ++element) {
+          const __nv_bfloat16 x_mn = x_turned.at[element];
           y_out.at[element] = x_mn;
         }
-        store<kWidth>(y_line + column, y_out);
+        store<kWrite>(y_line + column, y_out);
       }
     }
     // Nobody reads the tile any more when the next one overwrites it.
@@ -105,16 +141,25 @@ __device__ __forceinline__ void turn_tiles(
   }
 }
 
-// For arrays whose lines all start on whole accesses.
+// Each side takes whole accesses where its lines all start on them.
 extern "C" __global__ void __launch_bounds__(kThreads)
     tilegen_transpose_bf16_64_sm80_vector(const Arguments args) {
-  turn_tiles<kVector>(args, args.x, args.y);
+  turn_tiles<kVector, kVector>(args, args.x, args.y);
 }
 
-// For any other arrays.
+extern "C" __global__ void __launch_bounds__(kThreads)
+    tilegen_transpose_bf16_64_sm80_vector_scalar(const Arguments args) {
+  turn_tiles<kVector, 1>(args, args.x, args.y);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    tilegen_transpose_bf16_64_sm80_scalar_vector(const Arguments args) {
+  turn_tiles<1, kVector>(args, args.x, args.y);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads)
     tilegen_transpose_bf16_64_sm80_scalar(const Arguments args) {
-  turn_tiles<1>(args, args.x, args.y);
+  turn_tiles<1, 1>(args, args.x, args.y);
 }
 
 }  // namespace transpose_bf16_64_sm80
@@ -126,13 +171,19 @@ extern "C" int tilegen_transpose_bf16_64_sm80_supports(
     const void *x, int64_t x_stride_m,
     void *y, int64_t y_stride_n) {
   if (n < 0 || m < 0) {
-    return 1;  // a negative size
+    return 1;
   }
-  if (x_stride_m < n || y_stride_n < m) {
-    return 2;  // a stride that is too short
+  if (x_stride_m < n) {
+    return 2;
   }
-  if ((m > 0 && n > 0 && x == nullptr) || (n > 0 && m > 0 && y == nullptr)) {
-    return 3;  // elements without an address
+  if (y_stride_n < m) {
+    return 2;
+  }
+  if (m > 0 && n > 0 && x == nullptr) {
+    return 3;
+  }
+  if (n > 0 && m > 0 && y == nullptr) {
+    return 3;
   }
   return 0;
 }
@@ -162,19 +213,23 @@ extern "C" cudaError_t tilegen_transpose_bf16_64_sm80(
   };
 
   // Whole accesses need sizes, strides and addresses that are multiples of theirs.
-  const bool aligned = n % 8 == 0 &&
-      m % 8 == 0 &&
+  const bool whole_read = n % 8 == 0 &&
       reinterpret_cast<uintptr_t>(x) % 16 == 0 &&
-      x_stride_m % 8 == 0 &&
+      x_stride_m % 8 == 0;
+  const bool whole_write = m % 8 == 0 &&
       reinterpret_cast<uintptr_t>(y) % 16 == 0 &&
       y_stride_n % 8 == 0;
   const int64_t most = 65535;  // blocks along the second dimension of a grid
   const int64_t across = (args.n + kTile - 1) / kTile;
   const int64_t down = ((args.m + kTile - 1) / kTile);
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(down < most ? down : most));
-  const auto kernel = aligned
+  const auto whole = whole_write
       ? tilegen_transpose_bf16_64_sm80_vector
+      : tilegen_transpose_bf16_64_sm80_vector_scalar;
+  const auto single = whole_write
+      ? tilegen_transpose_bf16_64_sm80_scalar_vector
       : tilegen_transpose_bf16_64_sm80_scalar;
+  const auto kernel = whole_read ? whole : single;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(grid);
   config.blockDim = dim3(kThreads);

@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 64 x 64, 128 threads
-// Inputs    940dbf2fd756  (command, templates and emitter)
+// Inputs    b1803a8d5834  (command, templates and emitter)
 // Body      19a1e1bcbba9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +14,7 @@ from tilegen.emit.rowwise_cuda import operation
 from tilegen.emit.sweeps import PackText, ReductionText, Writer, combined, index_lines, moved
 from tilegen.emit.sweeps import op_name, partials_name, start_value, wrapped
 from tilegen.formula import node_text
-from tilegen.plans.columns import ColumnBlocksPlan, ColumnLoopsPlan
+from tilegen.plans.columns import ColumnBlocksPlan, ColumnLoopsPlan, ColumnPartsPlan
 from tilegen.problems.base import Tensor
 from tilegen.problems.lowering import COUNT, Value
 from tilegen.problems.passes import Load, Pass
@@ -55,7 +57,7 @@ class ColumnSweepText:
 class _Columns:
     """Writes a program whose values are arrays over the columns that a thread works on."""
 
-    def __init__(self, plan: ColumnBlocksPlan | ColumnLoopsPlan) -> None:
+    def __init__(self, plan: ColumnBlocksPlan | ColumnPartsPlan | ColumnLoopsPlan) -> None:
         self.plan = plan
         self.problem = plan.problem
         self.program = plan.program
@@ -237,7 +239,7 @@ class _Columns:
         return PackText(tensor.name, kind, self.base(tensor), self.writer.stored(s.value.node))
 
 
-def context(plan: ColumnBlocksPlan | ColumnLoopsPlan) -> dict[str, Any]:
+def context(plan: ColumnBlocksPlan | ColumnPartsPlan | ColumnLoopsPlan) -> dict[str, Any]:
     """The names of the template."""
     made = _Columns(plan)
     problem, writer, cuda = plan.problem, made.writer, made.cuda
@@ -280,6 +282,8 @@ def context(plan: ColumnBlocksPlan | ColumnLoopsPlan) -> dict[str, Any]:
             "array_arguments": ", ".join(f"args.{t.name}" for t in problem.tensors()),
             "aligned": _aligned(plan, made.last),
         }
+    if isinstance(plan, ColumnPartsPlan):
+        names |= _parts(made, names)
     helpers = writer.helpers()
     texts = [f"{a.type} x; {line}" for a in [*loaded, *before] for line in a.lines]
     for s in sweeps:
@@ -297,6 +301,56 @@ def context(plan: ColumnBlocksPlan | ColumnLoopsPlan) -> dict[str, Any]:
     return names | {"helpers": helpers, "includes": sorted(includes)}
 
 
+def _parts(made: _Columns, names: dict[str, Any]) -> dict[str, Any]:
+    """What the template of two kernels adds: each locates, loads and computes only what it uses."""
+    sweep = names["sweeps"][0]
+    steps = [*sweep.step_lines, *sweep.lines]
+    ends = [line for a in sweep.after for line in a.lines]
+    ends += [f"{p.address} {p.access}" for p in sweep.column_stores]
+    arrays = [*names["loaded"], *names["before"]]
+    parts, finish = _needed(arrays, steps), _needed(arrays, ends)
+    in_parts = [*steps, *(line for a in parts for line in a.lines)]
+    in_finish = [*ends, *(line for a in finish for line in a.lines)]
+    size = made.problem
+    return {
+        "sweep": sweep,
+        "loaded": parts,
+        "before": [],
+        "finish_loaded": finish,
+        "finish_before": [],
+        "line_lines": _needed_lines(names["line_lines"], in_parts),
+        "finish_line_lines": (lines := _needed_lines(names["line_lines"], in_finish)),
+        "counted": any(f" {COUNT} = " in line for line in lines),
+        "host_lines": Writer(size, "cuda").extent(made.outer),
+        "host_last": made.last,
+        "host_along": Writer(size, "cuda").extent(size.along),
+    }
+
+
+def _uses(name: str, texts: Iterable[str]) -> bool:
+    return any(re.search(rf"\b{name}\b", text) for text in texts)
+
+
+def _needed(arrays: list[ArrayText], texts: list[str]) -> list[ArrayText]:
+    """Arrays that the texts use, and those that these are computed from, in order."""
+    found: list[ArrayText] = []
+    for array in reversed(arrays):
+        later = [line for a in found for line in a.lines]
+        if _uses(array.name, [*texts, *later]):
+            found.insert(0, array)
+    return found
+
+
+def _needed_lines(lines: list[str], texts: list[str]) -> list[str]:
+    """Declarations whose names the texts, or later declarations, use; a continued one is kept whole."""
+    found: list[str] = []
+    for line in reversed(lines):
+        match = re.search(r"\*?(\w+) =", line)
+        if match is None or _uses(match.group(1), [*texts, *found]):
+            found.insert(0, line)
+    return found
+
+
 def _aligned(plan: ColumnBlocksPlan, last: str) -> list[str]:
     """C conditions under which packs may be accessed whole."""
     conditions = [f"{last} % {plan.vector} == 0"]
@@ -308,10 +362,19 @@ def _aligned(plan: ColumnBlocksPlan, last: str) -> list[str]:
     return conditions
 
 
-def _prose(plan: ColumnBlocksPlan | ColumnLoopsPlan, cuda: bool) -> str:
+def _prose(plan: ColumnBlocksPlan | ColumnPartsPlan | ColumnLoopsPlan, cuda: bool) -> str:
     count = len(plan.program.passes)
     passes = "one pass" if count == 1 else f"{count} passes"
     along = ", ".join(plan.problem.along)
+    if isinstance(plan, ColumnPartsPlan):
+        return (
+            f"Every column is reduced over {along}. A block works on {plan.across} x {plan.vector} neighbouring "
+            f"columns where strides and addresses permit, else on {plan.across}; its {plan.threads // plan.across} "
+            f"rows of threads share the steps along {along} and meet in shared memory. Where columns are few, their "
+            f"steps are cut into parts, so that there are about {plan.blocks} blocks; a second kernel combines the "
+            "parts. The cut depends on the sizes alone, and all is combined in a fixed order: results are the same bits "
+            "every time."
+        )
     if cuda:
         return (
             f"Every column is reduced over {along} in {passes}. A block works on {plan.across} x {plan.vector} "

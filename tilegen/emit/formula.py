@@ -13,6 +13,7 @@ _CONTEXTS = {
     "cuda/full.cu.j2": "tilegen.emit.full",
     "c_openmp/columns.c.j2": "tilegen.emit.columns",
     "cuda/columns.cu.j2": "tilegen.emit.columns",
+    "cuda/column_parts.cu.j2": "tilegen.emit.columns",
     "c_openmp/permute.c.j2": "tilegen.emit.permute",
     "cuda/permute.cu.j2": "tilegen.emit.permute",
     "c_openmp/elementwise.c.j2": "tilegen.emit.elementwise",

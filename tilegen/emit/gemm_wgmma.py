@@ -6,16 +6,12 @@ import dataclasses
 from typing import Any
 
 from tilegen.emit import gemm, tensors
-from tilegen.emit.c_expr import print_statements
-from tilegen.emit.environment import environment
+from tilegen.emit.c_expr import print_statements, shortened
 from tilegen.plans.gemm_wgmma import WgmmaGemmPlan
 from tilegen.problems.base import Tensor
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_wgmma import SPAN_BYTES
 from tilegen.values import F32
-
-# Helpers that a 16-bit result does not need in full precision have a shorter text there.
-_SHORT = "cuda/parts/short_math.cuh.j2"
 
 
 def context(plan: WgmmaGemmPlan) -> dict[str, Any]:
@@ -116,7 +112,7 @@ def _values(plan: WgmmaGemmPlan, arrays: list[Tensor]) -> dict[str, Any]:
     parameters += [f"{problem.accumulator.cuda} acc", *(f"float {t.name}_at" for t in reads)]
     place = next(t for t in arrays if t.name == "c")
     return {
-        "value_helpers": _shortened(printed.helper_texts),
+        "value_helpers": shortened(printed.helper_texts),
         "value_members": tensors.members(arrays, scalars, True),
         "value_parameters": parameters,
         "value_body": printed.lines,
@@ -125,15 +121,6 @@ def _values(plan: WgmmaGemmPlan, arrays: list[Tensor]) -> dict[str, Any]:
         "value_calls": [_call(plan, reads, bool(scalars), half) for half in (0, 1)],
         "c_place": tensors.element(place, "e.").replace("batch *", "at.batch *"),
     }
-
-
-def _shortened(texts: tuple[str, ...]) -> list[str]:
-    short = environment().get_template(_SHORT).module
-    found = []
-    for text in texts:
-        name = text.split("\n")[1].split("(")[0].split()[-1]
-        found.append(str(getattr(short, name)()).strip("\n") if hasattr(short, name) else text)
-    return found
 
 
 def _read(plan: WgmmaGemmPlan, name: str, index: str) -> str:

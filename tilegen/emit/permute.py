@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 from tilegen.emit import tensors
@@ -11,6 +13,23 @@ from tilegen.emit.sweeps import PackText, Sweeps, Writer, index_lines, moved, wr
 from tilegen.plans.permute import TileLoopsPlan, TileSharedPlan
 from tilegen.problems.base import Tensor
 from tilegen.schedules.permute import crossed_operands
+
+
+@dataclass(frozen=True)
+class Side:
+    """One kernel of the CUDA template: its name, and its accesses where it reads and where it writes."""
+
+    name: str
+    read: str
+    write: str
+
+
+SIDES = (
+    Side("vector", "kVector", "kVector"),
+    Side("vector_scalar", "kVector", "1"),
+    Side("scalar_vector", "1", "kVector"),
+    Side("scalar", "1", "1"),
+)
 
 
 def context(plan: TileSharedPlan | TileLoopsPlan) -> dict[str, Any]:
@@ -31,10 +50,7 @@ def context(plan: TileSharedPlan | TileLoopsPlan) -> dict[str, Any]:
     made = Sweeps(
         writer,
         program,
-        held={
-            x: f"{x}_tile[first + element][line]" if cuda else f"{x}_tile[line][column]"
-            for x in crossed
-        },
+        held={x: f"{x}_turned.at[element]" if cuda else f"{x}_tile[line][column]" for x in crossed},
         kept="",
         base=base,
         column=column,
@@ -78,7 +94,10 @@ def context(plan: TileSharedPlan | TileLoopsPlan) -> dict[str, Any]:
     if cuda:
         names["array_parameters"] = [array_parameter(writer, t) for t in problem.tensors()]
         names["array_arguments"] = ", ".join(f"args.{t.name}" for t in problem.tensors())
-        names["aligned"] = _aligned(plan)
+        names["read_aligned"] = _aligned(plan, plan.read, crossed)
+        others = [t.name for t in problem.tensors() if t.name not in crossed]
+        names["write_aligned"] = _aligned(plan, plan.written, others)
+        names["sides"] = SIDES
     else:
         stores = [writer.tensor(s.name) for s in program.passes[0].stores]
         names["sweep"] = {
@@ -129,11 +148,11 @@ def _line_lines(plan, writer, base, outer, crossed, source) -> list[str]:
     return list(wrapped(lines))
 
 
-def _aligned(plan: TileSharedPlan) -> list[str]:
-    """C conditions under which packs may be accessed whole."""
-    conditions = [f"{i} % {plan.vector} == 0" for i in (plan.read, plan.written)]
+def _aligned(plan: TileSharedPlan, index: str, arrays: Collection[str]) -> list[str]:
+    """C conditions under which packs along an index may be accessed whole in the arrays that lie along it."""
+    conditions = [f"{index} % {plan.vector} == 0"]
     for tensor in plan.problem.tensors():
-        if tensor.dims[-1:] not in ((plan.read,), (plan.written,)):
+        if tensor.name not in arrays or tensor.dims[-1:] != (index,):
             continue
         size = min(16, plan.vector * tensor.dtype.bytes)
         conditions.append(f"reinterpret_cast<uintptr_t>({tensor.name}) % {size} == 0")
@@ -146,7 +165,7 @@ def _prose(plan: TileSharedPlan | TileLoopsPlan, cuda: bool) -> str:
         return (
             f"Inputs that lie along {plan.read} become outputs that lie along {plan.written}. A block reads a tile "
             f"of {plan.tile} x {plan.tile} elements line by line into shared memory and writes it line by line the "
-            f"other way, {plan.vector} elements an access where strides and addresses permit, else one. "
+            f"other way, {plan.vector} elements an access on each side whose strides and addresses permit, else one. "
             f"Shared memory: {plan.schedule.shared_bytes(plan.problem)} bytes."
         )
     return (

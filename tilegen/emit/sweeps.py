@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilegen.emit.c_expr import CUDA, ExpressionPrinter, catalogue, dialect, helper_texts
+from tilegen.emit.c_expr import (
+    CUDA_SHORT,
+    ExpressionPrinter,
+    catalogue,
+    dialect,
+    helper_texts,
+    shortened,
+)
 from tilegen.emit.c_expr.wrap import wrap
 from tilegen.formula import node_text
 from tilegen.formula.typing import ARITHMETIC
@@ -84,9 +91,10 @@ class Writer:
 
     def __init__(self, problem: FormulaProblem, backend: str, prefix: str = "") -> None:
         self.problem = problem
-        self.dialect = dialect(backend)
+        self.cuda = backend == "cuda"
+        self.short = self.cuda and problem.is_short
+        self.dialect = CUDA_SHORT if self.short else dialect(backend)
         self.prefix = prefix
-        self.cuda = self.dialect is CUDA
         self.names = {s.name: f"{prefix}{s.name}" for s in problem.scalars()}
         positions = frozenset(f"{i}_index" for i in problem.family.order)
         self.printer = ExpressionPrinter(self.dialect, self.names, {}, positions)
@@ -121,7 +129,8 @@ class Writer:
     def helpers(self) -> tuple[str, ...]:
         """Texts of the functions that what was printed so far calls."""
         known = catalogue(self.dialect)
-        return helper_texts([n for n in self.printer.used if n in known], self.dialect)
+        texts = helper_texts([n for n in self.printer.used if n in known], self.dialect)
+        return tuple(shortened(texts)) if self.short else texts
 
     def offset(self, tensor: Tensor, indices: Mapping[str, str]) -> str:
         """The offset of an element from the start of its array, for the given texts of its indices."""

@@ -213,9 +213,15 @@ class _Bounds:
         if isinstance(node, Call) and not exact and node.dtype.is_float:
             # What underflows inside is multiplied by the argument afterwards.
             rounding = rounding + 2.0 * self.tiny * np.abs(points[0])
+            if node.function == "exp" and self.typed.is_short:
+                rounding = rounding + self._short_exp(centre, points[0])
             if node.function in SCALES:
                 rounding = rounding + 2.0 * self.unit * SCALES[node.function](points[0])
         return total + rounding
+
+    def _short_exp(self, power: Array, exponent: Array) -> Array:
+        """What CUDA's exp of 16-bit results loses besides: the rounding of its argument in base 2, subnormals."""
+        return 2.0 * self.unit * np.abs(exponent) * power + float(np.finfo(np.float32).tiny)
 
     def _cast(self, node: Cast, a: Node) -> Array:
         error, exact = self.bound(a), self.values.value(a)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tilegen.formula.parsed import Formula
 from tilegen.formula.nodes import Assign, Node
 from tilegen.formula.typing import converted
-from tilegen.values import DType
+from tilegen.values import F32, DType
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,12 @@ class TypedFormula:
     def text(self) -> str:
         """The canonical text of the formula."""
         return self.formula.text
+
+    @property
+    def is_short(self) -> bool:
+        """Whether every output is a float of at most 16 bits, computed in float32: CUDA's exp may then be short."""
+        kinds = self.outputs.values()
+        return self.compute is F32 and all(k.is_float and k.bytes <= 2 for k in kinds)
 
     def value_of(self, name: str) -> Assign:
         """The statement that assigns `name`; KeyError when none does."""

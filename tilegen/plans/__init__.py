@@ -10,6 +10,7 @@ from tilegen.spec import KernelSpec
 # schedule class: module:class of its plan.
 _PLANS = {
     "ColumnBlocks": "tilegen.plans.columns:ColumnBlocksPlan",
+    "ColumnParts": "tilegen.plans.columns:ColumnPartsPlan",
     "ColumnLoops": "tilegen.plans.columns:ColumnLoopsPlan",
     "FullLoops": "tilegen.plans.full:FullLoopsPlan",
     "FullParts": "tilegen.plans.full:FullPartsPlan",

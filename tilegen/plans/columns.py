@@ -9,9 +9,12 @@ from tilegen.plans.base import Fact
 from tilegen.plans.memory_bound import FormulaPlan, loop_features
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.passes import Program
-from tilegen.schedules.columns import ColumnBlocks, ColumnLoops
+from tilegen.schedules.columns import ColumnBlocks, ColumnLoops, ColumnParts, shared_bytes
 from tilegen.schedules.memory_bound import vector
 from tilegen.targets import CpuTarget, CudaTarget
+
+# Bytes of a partial result in the workspace, whatever its type.
+RESULT_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class ColumnBlocksPlan(FormulaPlan):
         )
 
     def facts(self) -> list[Fact]:
-        shared = self.schedule.shared_bytes(self.problem)
+        shared = shared_bytes(self.problem, self.threads)
         return [
             Fact("passes", str(len(self.program.passes)), "reductions that depend on each other"),
             Fact(
@@ -59,6 +62,66 @@ class ColumnBlocksPlan(FormulaPlan):
 
     def description(self) -> str:
         return f"blocks of {self.across} x {self.threads // self.across} threads"
+
+
+@dataclass(frozen=True)
+class ColumnPartsPlan(FormulaPlan):
+    """Numbers of `templates/cuda/column_parts.cu.j2`."""
+
+    across: int
+    threads: int
+    vector: int
+    blocks: int
+    least: int
+    result_bytes: int
+    program: Program
+
+    template: ClassVar[str] = "cuda/column_parts.cu.j2"
+    hidden: ClassVar[frozenset[str]] = frozenset({"program"})
+    uses_workspace: ClassVar[bool] = True
+
+    @classmethod
+    def make(
+        cls, problem: FormulaProblem, schedule: ColumnParts, target: CudaTarget
+    ) -> ColumnPartsPlan:
+        """Derive every number. The schedule must be legal for the problem on the target."""
+        program = problem.program("nothing")
+        return cls(
+            problem=problem,
+            schedule=schedule,
+            target=target,
+            across=schedule.across,
+            threads=schedule.threads,
+            vector=vector(problem),
+            blocks=schedule.blocks,
+            least=schedule.least,
+            result_bytes=RESULT_BYTES * len(program.reductions),
+            program=program,
+        )
+
+    def facts(self) -> list[Fact]:
+        shared = shared_bytes(self.problem, self.threads)
+        return [
+            Fact(
+                "columns",
+                str(self.across * self.vector),
+                f"of a block: {self.across} x {self.vector}",
+            ),
+            Fact(
+                "parts",
+                f"{self.blocks} blocks",
+                f"for which the steps are cut, {self.least} or more for each thread",
+            ),
+            Fact("workspace", f"{self.result_bytes} bytes", "for each column and part"),
+            Fact(
+                "shared memory",
+                f"{shared} bytes",
+                f"{self.target} allows {self.target.shared_default}",
+            ),
+        ]
+
+    def description(self) -> str:
+        return f"parts of columns, blocks of {self.across} x {self.threads // self.across} threads"
 
 
 @dataclass(frozen=True)

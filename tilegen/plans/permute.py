@@ -9,15 +9,26 @@ from tilegen.plans.base import Fact
 from tilegen.plans.memory_bound import FormulaPlan, loop_features
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.passes import Program
-from tilegen.schedules.permute import TileLoops, TileShared, crossed_operands
+from tilegen.schedules.permute import TileLoops, TileShared, crossed_bytes, crossed_operands
 from tilegen.schedules.memory_bound import vector
 from tilegen.targets import CpuTarget, CudaTarget
+
+# Accesses of a thread that are under way together, at most.
+BATCH = 8
 
 
 def read_index(problem: FormulaProblem) -> str:
     """The index along which the crossed inputs lie."""
     name = crossed_operands(problem)[0]
     return next(t.dims[-1] for t in problem.tensors() if t.name == name)
+
+
+def _lines(problem: FormulaProblem, schedule: TileShared, wide: int) -> int:
+    """Lines that a thread reads together: their elements fill four bytes, if the tile has enough for all threads."""
+    lines = max(1, min(wide, 4 // min(crossed_bytes(problem))))
+    while schedule.tile**2 % (schedule.threads * wide * lines):
+        lines //= 2
+    return lines
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,9 @@ class TileSharedPlan(FormulaPlan):
     tile: int
     threads: int
     vector: int
+    lines: int
+    batch: int
+    swap: int
     read: str
     written: str
     program: Program
@@ -39,13 +53,18 @@ class TileSharedPlan(FormulaPlan):
         cls, problem: FormulaProblem, schedule: TileShared, target: CudaTarget
     ) -> TileSharedPlan:
         """Derive every number. The schedule must be legal for the problem on the target."""
+        wide = vector(problem)
+        lines = _lines(problem, schedule, wide)
         return cls(
             problem=problem,
             schedule=schedule,
             target=target,
             tile=schedule.tile,
             threads=schedule.threads,
-            vector=vector(problem),
+            vector=wide,
+            lines=lines,
+            batch=BATCH,
+            swap=min(8, schedule.tile // wide),
             read=read_index(problem),
             written=problem.family.order[-1],
             program=problem.program(),

@@ -180,6 +180,11 @@ class FormulaProblem(Problem):
         return self.family.reduced or self.family.order[-1:]
 
     @property
+    def is_short(self) -> bool:
+        """Whether every result is a float of at most 16 bits, computed in float32."""
+        return self.typed.is_short
+
+    @property
     def needs_elements(self) -> tuple[str, ...]:
         """Reduced indices of which there must be at least one: argmax over nothing has no answer."""
         finds = any(r.op in ("argmax", "argmin") for r in self.parsed.reductions)

@@ -15,6 +15,98 @@ from tilegen.schedules.memory_bound import FormulaSchedule, positive, vector
 from tilegen.targets import CpuTarget, CudaTarget
 
 
+def shared_bytes(problem: FormulaProblem, threads: int) -> int:
+    """Shared memory of a block in bytes: one value a thread and column for each type of result."""
+    kinds = {r.dtype for r in problem.program("nothing").reductions}
+    return sum(k.bytes for k in kinds) * threads * vector(problem)
+
+
+def block_violations(
+    across: int, threads: int, problem: FormulaProblem, target: CudaTarget
+) -> list[Violation]:
+    """What stands against blocks of so many threads, so many of them side by side."""
+    broken = positive("across", across, 1, 128, power=True)
+    broken += positive("threads", threads, 32, target.threads_block, power=True)
+    if not broken and across > threads:
+        broken.append(
+            Violation("across", f"across {across} is more than the {threads} threads of a block")
+        )
+    needed = shared_bytes(problem, threads)
+    if not broken and needed > target.shared_default:
+        broken.append(
+            Violation(
+                "threads",
+                f"{threads} threads need {needed} bytes of static shared memory; a block may have "
+                f"{target.shared_default}",
+            )
+        )
+    return broken
+
+
+@dataclass(frozen=True)
+class ColumnParts(FormulaSchedule):
+    """Blocks reduce parts of some columns; a second kernel combines the parts."""
+
+    across: int = option(
+        32,
+        "Threads side by side; more make longer accesses and fewer blocks.",
+        kind=int,
+        unit="threads",
+    )
+    threads: int = option(256, "Threads of a block.", kind=int, unit="threads")
+    blocks: int = option(
+        1056,
+        "Blocks that columns are cut for where they are few; the same on every device, so that results are too.",
+        kind=int,
+        unit="blocks",
+    )
+    least: int = option(4, "Steps of a thread in a part, at least.", kind=int, unit="steps")
+
+    backend: ClassVar[str] = "cuda"
+    name: ClassVar[str] = "column_parts"
+    family: ClassVar[str] = COLUMNS
+
+    @classmethod
+    def accepts(cls, problem: FormulaProblem, target: CudaTarget) -> Violation | None:
+        """None for a formula of one pass: nothing along the reduced indices needs a result of theirs."""
+        refusal = super().accepts(problem, target)
+        if refusal is not None:
+            return refusal
+        passes = len(problem.program("nothing").passes)
+        if passes == 1:
+            return None
+        return Violation(
+            "formula", f"computes formulas of one pass over the columns, and this takes {passes}"
+        )
+
+    @classmethod
+    def default(cls, problem: FormulaProblem, target: CudaTarget) -> ColumnParts:
+        """Whole lines of 512 bytes, eight of them at a time, fewer where shared memory ends."""
+        for threads in (256, 128):
+            if not cls(threads=threads).violations(problem, target):
+                return cls(threads=threads)
+        return cls(threads=64)
+
+    def violations(self, problem: FormulaProblem, target: CudaTarget) -> list[Violation]:
+        broken = block_violations(self.across, self.threads, problem, target)
+        broken += positive("blocks", self.blocks, 1, 65535)
+        return broken + positive("least", self.least, 1, 1024)
+
+    def tokens(self) -> list[str]:
+        words = [f"p{self.across}x{self.threads // self.across}"]
+        words += [f"b{self.blocks}"] if self.blocks != 1056 else []
+        return words + ([f"l{self.least}"] if self.least != 4 else [])
+
+    def tile_extents(self) -> tuple[int, ...]:
+        return (self.threads // self.across, self.across)
+
+    @classmethod
+    def candidates(cls, problem: FormulaProblem, target: CudaTarget) -> Iterator[ColumnParts]:
+        grid = itertools.product((8, 16, 32, 64), (128, 256, 512), (528, 1056, 2112), (2, 4, 8))
+        for across, threads, blocks, least in grid:
+            yield cls(across, threads, blocks, least)
+
+
 @dataclass(frozen=True)
 class ColumnBlocks(FormulaSchedule):
     """A block reduces some columns; rows of its threads share the steps."""
@@ -39,31 +131,8 @@ class ColumnBlocks(FormulaSchedule):
                 return cls(threads=threads)
         return cls(threads=64)
 
-    def shared_bytes(self, problem: FormulaProblem) -> int:
-        """Shared memory of a block in bytes: one value a thread and column for each type of result."""
-        kinds = {r.dtype for r in problem.program("nothing").reductions}
-        return sum(k.bytes for k in kinds) * self.threads * vector(problem)
-
     def violations(self, problem: FormulaProblem, target: CudaTarget) -> list[Violation]:
-        broken = positive("across", self.across, 1, 128, power=True)
-        broken += positive("threads", self.threads, 32, target.threads_block, power=True)
-        if not broken and self.across > self.threads:
-            broken.append(
-                Violation(
-                    "across",
-                    f"across {self.across} is more than the {self.threads} threads of a block",
-                )
-            )
-        needed = self.shared_bytes(problem)
-        if not broken and needed > target.shared_default:
-            broken.append(
-                Violation(
-                    "threads",
-                    f"{self.threads} threads need {needed} bytes of static shared memory; a block may have "
-                    f"{target.shared_default}",
-                )
-            )
-        return broken
+        return block_violations(self.across, self.threads, problem, target)
 
     def tokens(self) -> list[str]:
         return [f"{self.across}x{self.threads // self.across}"]

@@ -22,6 +22,12 @@ def crossed_operands(problem: FormulaProblem) -> list[str]:
     return [t.name for t in problem.tensors() if last in t.dims[:-1]]
 
 
+def crossed_bytes(problem: FormulaProblem) -> list[int]:
+    """Bytes of an element of each of these."""
+    crossed = crossed_operands(problem)
+    return [t.dtype.bytes for t in problem.tensors() if t.name in crossed]
+
+
 @dataclass(frozen=True)
 class TileShared(FormulaSchedule):
     """A block reads a tile along one index into shared memory and writes it along the other."""
@@ -49,10 +55,8 @@ class TileShared(FormulaSchedule):
         return cls() if not cls().violations(problem, target) else cls(tile=32, threads=64)
 
     def shared_bytes(self, problem: FormulaProblem) -> int:
-        """Shared memory of a block in bytes: a tile of every crossed input, lines padded by 4 bytes."""
-        crossed = crossed_operands(problem)
-        sizes = [t.dtype.bytes for t in problem.tensors() if t.name in crossed]
-        return sum(self.tile * (self.tile * size + max(4, size)) for size in sizes)
+        """Shared memory of a block in bytes: a tile of every crossed input."""
+        return self.tile**2 * sum(crossed_bytes(problem))
 
     def violations(self, problem: FormulaProblem, target: CudaTarget) -> list[Violation]:
         broken = positive("tile", self.tile, 16, 128, power=True)

@@ -5,8 +5,14 @@
 their own, such as `exp_f32` in a softmax.
 """
 
-from tilegen.emit.c_expr.dialects import CUDA, C, Dialect, dialect
-from tilegen.emit.c_expr.helpers import catalogue, closure, helper_texts, includes_for
+from tilegen.emit.c_expr.dialects import CUDA, CUDA_SHORT, C, Dialect, dialect
+from tilegen.emit.c_expr.helpers import (
+    catalogue,
+    closure,
+    helper_texts,
+    includes_for,
+    shortened,
+)
 from tilegen.emit.c_expr.literals import literal
 from tilegen.emit.c_expr.printer import ExpressionPrinter
 from tilegen.emit.c_expr.statements import Printed, print_expr, print_statements
@@ -14,6 +20,7 @@ from tilegen.emit.c_expr.statements import Printed, print_expr, print_statements
 __all__ = [
     "C",
     "CUDA",
+    "CUDA_SHORT",
     "Dialect",
     "ExpressionPrinter",
     "Printed",
@@ -25,4 +32,5 @@ __all__ = [
     "literal",
     "print_expr",
     "print_statements",
+    "shortened",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilegen.values import BOOL, F32, F64, I32, I64, DType
 
@@ -111,6 +111,9 @@ CUDA = Dialect(
     | frozenset("__half2float __bfloat162float __float2half_rn __float2bfloat16_rn".split())
     | {*PLAIN, *(f"{n}f" for n in PLAIN)},
 )
+
+CUDA_SHORT = replace(CUDA, f32={**CUDA.f32, "exp": "short_exp"})
+"""CUDA C of formulas whose results all have 16 bits or fewer."""
 
 DIALECTS = {"c": C, "c_openmp": C, "cuda": CUDA}
 """Dialects by name and by a target's backend."""

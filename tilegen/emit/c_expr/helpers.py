@@ -22,6 +22,8 @@ PARTS = {
     "c": ("c_openmp/parts/math.h.j2", "c_openmp/parts/convert.h.j2"),
     "cuda": ("cuda/parts/math.cuh.j2",),
 }
+# Helpers that a 16-bit result does not need in full precision have a shorter text there.
+SHORT = "cuda/parts/short_math.cuh.j2"
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _MATH = re.compile(
@@ -84,6 +86,9 @@ def _catalogue(name: str) -> dict[str, str]:
         module = environment().get_template(part).module
         for macro in _macros(part):
             found[macro] = str(getattr(module, macro)()).strip("\n")
+    if into.name == "cuda":
+        short = environment().get_template(SHORT).module
+        found |= {"short_exp": str(short.short_exp()).strip("\n")}
     module = environment().get_template(ARITHMETIC).module
     for macro in _macros(ARITHMETIC):
         for kind in _kinds(macro):
@@ -136,6 +141,17 @@ def helper_texts(used: Iterable[str], into: str | Dialect) -> tuple[str, ...]:
     """The text of each helper of `closure(used)`, without a final newline, in an order that compiles."""
     known = catalogue(into)
     return tuple(known[name] for name in closure(used, into))
+
+
+def shortened(texts: Iterable[str]) -> list[str]:
+    """Texts of CUDA helpers, those that have a shorter one for 16-bit results replaced by it."""
+    short = environment().get_template(SHORT).module
+    known = _macros(SHORT)
+    found = []
+    for text in texts:
+        name = _defined(text)
+        found.append(str(getattr(short, name)()).strip("\n") if name in known else text)
+    return found
 
 
 def includes_for(texts: Iterable[str], into: str | Dialect) -> tuple[str, ...]:
