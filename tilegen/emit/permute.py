@@ -24,6 +24,14 @@ class Side:
     write: str
 
 
+# Bytes of a pack, and CUDA's type that moves as many in one access.
+WORDS = (
+    (1, "unsigned char"),
+    (2, "unsigned short"),
+    (4, "unsigned int"),
+    (8, "uint2"),
+    (16, "uint4"),
+)
 SIDES = (
     Side("vector", "kVector", "kVector"),
     Side("vector_scalar", "kVector", "1"),
@@ -98,6 +106,10 @@ def context(plan: TileSharedPlan | TileLoopsPlan) -> dict[str, Any]:
         others = [t.name for t in problem.tensors() if t.name not in crossed]
         names["write_aligned"] = _aligned(plan, plan.written, others)
         names["sides"] = SIDES
+        sizes = {t.dtype.bytes for t in problem.tensors() if t.is_written}
+        names["words"] = [
+            w for w in WORDS if w[0] in {n * s for n in (1, plan.vector) for s in sizes}
+        ]
     else:
         stores = [writer.tensor(s.name) for s in program.passes[0].stores]
         names["sweep"] = {
@@ -109,7 +121,7 @@ def context(plan: TileSharedPlan | TileLoopsPlan) -> dict[str, Any]:
         }
     helpers = writer.helpers()
     lines = [*helpers, *names["members"], *line_lines, *sweep.lines]
-    includes = set(includes_for(lines, plan.target.backend))
+    includes = set(includes_for(lines, plan.target.backend)) | ({"<string.h>"} if cuda else set())
     if not cuda:
         includes |= {"<errno.h>", "<stddef.h>", "<stdint.h>", "<string.h>"}
     return names | {"helpers": helpers, "includes": sorted(includes)}

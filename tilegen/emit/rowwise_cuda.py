@@ -65,10 +65,73 @@ def context(plan: RowRegistersPlan) -> dict[str, Any]:
         "short_rows": short,
         "long_rows": long,
         "aligned": aligned_conditions(plan),
+        **_forms(plan, short),
     }
     helpers = writer.helpers()
     lines = [*helpers, *short.all_lines(), *long.all_lines(), *names["members"]]
     return names | {"helpers": helpers, "includes": includes_for(lines, "cuda")}
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """One kernel: attributes, name, the function of its rows with template arguments, whether blocks share a row."""
+
+    attributes: str
+    name: str
+    rows: str
+    arguments: str
+    shared: bool
+
+
+def _kernels(plan: RowRegistersPlan, askew: str, cut: bool) -> list[KernelText]:
+    """A kernel for whole packs and one for other rows, for each number of threads and for longer rows."""
+    forms = (("vector", "kVector" + ", false" * cut), (askew, "kVector, true" if cut else "1"))
+    made = []
+    for rung in plan.rungs:
+        for (name, first), attributes in zip(forms, (rung.attributes, rung.askew)):
+            arguments, shared = f"{first}, {rung.threads}", rung.blocks > 1
+            whole = f"{rung.threads}_{name}"
+            made.append(KernelText(attributes, whole, "short_rows", arguments, shared))
+    bounds = "__launch_bounds__(kLongest, 1)"
+    for name, first in forms:
+        made.append(KernelText(bounds, f"long_{name}", "long_rows", f"{first}, kLongest", False))
+    return made
+
+
+def _forms(plan: RowRegistersPlan, short: _Rows) -> dict[str, Any]:
+    """How rows are read that do not all start on whole packs.
+
+    Along one index they are read in packs that begin before the row, cut at its ends; along several, where
+    every stretch of the last index would have ends of its own, element by element.
+    """
+    if not plan.cuts:
+        return {
+            "kernels": _kernels(plan, "scalar", False),
+            "askew_form": "scalar",
+            "cut_parameter": "",
+            "cut_arguments": "",
+            "load_call": "load<kWidth>",
+            "store_call": "store<kWidth>",
+            "cut_row": "",
+            "word": "",
+            "held": "aligned ? row_length : 2 * row_length",
+        }
+    problem = plan.problem
+    rows = set(row_indices(problem))
+    whole = [t for t in problem.tensors() if problem.along[-1] in t.dims]
+    narrow = min(t.dtype.bytes for t in whole) * plan.vector
+    own = [t for t in whole if rows & set(t.dims)] or whole
+    return {
+        "kernels": _kernels(plan, "cut", True),
+        "askew_form": "cut",
+        "cut_parameter": "bool kCut, ",
+        "cut_arguments": ", column, columns",
+        "load_call": "load_at<kWidth, kCut>",
+        "store_call": "store_at<kWidth, kCut>",
+        "cut_row": short.base(own[0]),
+        "held": "row_length",
+        "word": "uint32_t" if narrow >= 4 else "uint16_t",
+    }
 
 
 class _Rows:
@@ -163,6 +226,17 @@ def _prose(plan: RowRegistersPlan) -> str:
     return (
         f"A row takes {passes}, and stays in the registers of the threads that share it, so that memory is read "
         f"and written once: {ladder}. The launcher picks the first of these that holds a row; longer rows are "
-        f"read again in every pass. Accesses are {plan.vector} elements wide where sizes, strides and addresses "
-        f"permit, else one element of rows half as long. Sums are taken in a fixed order: results do not depend on the launch."
+        f"read again in every pass. {_accesses(plan)} Sums are taken in a fixed order: results do not depend on the launch."
+    )
+
+
+def _accesses(plan: RowRegistersPlan) -> str:
+    if plan.cuts:
+        return (
+            f"Accesses are {plan.vector} elements wide: where rows do not start on whole packs, packs begin before the "
+            "row and are cut at its ends; an array that lies otherwise than the first is then read element by element."
+        )
+    return (
+        f"Accesses are {plan.vector} elements wide where sizes, strides and addresses permit, else one element of rows "
+        "half as long."
     )

@@ -213,15 +213,18 @@ class _Bounds:
         if isinstance(node, Call) and not exact and node.dtype.is_float:
             # What underflows inside is multiplied by the argument afterwards.
             rounding = rounding + 2.0 * self.tiny * np.abs(points[0])
-            if node.function == "exp" and self.typed.is_short:
-                rounding = rounding + self._short_exp(centre, points[0])
+            if self.typed.is_short:
+                rounding = rounding + self._short(node.function, centre, points[0])
             if node.function in SCALES:
                 rounding = rounding + 2.0 * self.unit * SCALES[node.function](points[0])
         return total + rounding
 
-    def _short_exp(self, power: Array, exponent: Array) -> Array:
-        """What CUDA's exp of 16-bit results loses besides: the rounding of its argument in base 2, subnormals."""
-        return 2.0 * self.unit * np.abs(exponent) * power + float(np.finfo(np.float32).tiny)
+    def _short(self, function: str, result: Array, x: Array) -> Array | float:
+        """What CUDA's shorter functions for 16-bit results lose besides, `cuda/parts/short_math.cuh.j2`."""
+        if function == "exp":
+            tiny = float(np.finfo(np.float32).tiny)
+            return 2.0 * self.unit * np.abs(x) * result + tiny
+        return 8e-6 * np.abs(result) if function == "gelu" else 0.0
 
     def _cast(self, node: Cast, a: Node) -> Array:
         error, exact = self.bound(a), self.values.value(a)

@@ -10,7 +10,7 @@ from tilegen.plans.memory_bound import FormulaPlan
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.passes import Program
 from tilegen.schedules.memory_bound import vector
-from tilegen.schedules.rowwise import RowRegisters, held_bytes
+from tilegen.schedules.rowwise import CUT, RowRegisters, held_bytes
 from tilegen.targets import CudaTarget
 
 
@@ -23,7 +23,8 @@ class Rung:
         columns: the longest row that they hold.
         block: threads of a block.
         blocks: blocks that share a row.
-        attributes: of its kernels.
+        attributes: of its kernel for whole packs.
+        askew: of its kernel for other rows.
     """
 
     threads: int
@@ -31,12 +32,18 @@ class Rung:
     block: int
     blocks: int
     attributes: str
+    askew: str
 
 
-def _rung(threads: int, block: int, values: int) -> Rung:
+def _rung(threads: int, block: int, values: int, registers: int, target: CudaTarget) -> Rung:
+    """Kernels get as many registers as they are estimated to need, so that as many blocks as possible run at once."""
     blocks = max(1, threads // block)
     cluster = f" __cluster_dims__({blocks}, 1, 1)" if blocks > 1 else ""
-    return Rung(threads, threads * values, block, blocks, f"__launch_bounds__({block}){cluster}")
+    bounds = [
+        f"__launch_bounds__({block}, {max(1, target.registers_sm // (block * need))}){cluster}"
+        for need in (registers - CUT, registers)
+    ]
+    return Rung(threads, threads * values, block, blocks, *bounds)
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,7 @@ class RowRegistersPlan(FormulaPlan):
     longest: int
     partial_slots: int
     clusters: tuple[int, ...]
+    cuts: int
     waves: int
     rungs: tuple[Rung, ...]
     short_program: Program
@@ -62,9 +70,11 @@ class RowRegistersPlan(FormulaPlan):
         cls, problem: FormulaProblem, schedule: RowRegisters, target: CudaTarget
     ) -> RowRegistersPlan:
         """Derive every number. The schedule must be legal for the problem on the target."""
-        rungs = [_rung(t, max(t, schedule.threads), schedule.values) for t in schedule.rungs()]
         clusters = schedule.clusters(target)
-        rungs += [_rung(b * schedule.longest, schedule.longest, schedule.values) for b in clusters]
+        shared = [(t, max(t, schedule.threads)) for t in schedule.rungs()]
+        shared += [(b * schedule.longest, schedule.longest) for b in clusters]
+        need = schedule.registers(problem)
+        rungs = [_rung(t, block, schedule.values, need, target) for t, block in shared]
         return cls(
             problem=problem,
             schedule=schedule,
@@ -75,6 +85,7 @@ class RowRegistersPlan(FormulaPlan):
             longest=schedule.longest,
             partial_slots=max(32, rungs[-1].threads // 32),
             clusters=clusters,
+            cuts=int(len(problem.along) == 1 and vector(problem) > 1),
             waves=schedule.waves,
             rungs=tuple(rungs),
             short_program=problem.program("compact"),

@@ -18,7 +18,9 @@ from tilegen.targets import CudaTarget
 # Threads that may share a row, shortest rows first.
 LADDER = (8, 32, 128, 256, 512, 1024)
 # Registers of a thread for addresses, results of reductions and the elements at work.
-OVERHEAD = 72
+OVERHEAD = 48
+# And for the ends of rows that do not start on whole packs.
+CUT = 40
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,13 @@ class RowRegisters(FormulaSchedule):
         unit="threads",
     )
     longest: int = option(
-        256,
+        512,
         "Most threads that share a row; rows they cannot hold are read again in every pass.",
         kind=int,
         unit="threads",
     )
     waves: int = option(
-        64,
+        1024,
         "Blocks launched per multiprocessor, at most; a block then takes several rows.",
         kind=int,
     )
@@ -62,9 +64,9 @@ class RowRegisters(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CudaTarget) -> RowRegisters:
-        """32 elements a thread of rows that up to 256 threads share, 16 where registers end."""
-        for values in (32, 16):
-            made = cls(values=max(values, vector(problem)))
+        """32 elements a thread of rows that up to 512 threads share; fewer of both where registers end."""
+        for values, longest in ((32, 512), (32, 256), (16, 256)):
+            made = cls(values=max(values, vector(problem)), longest=longest)
             if not made.violations(problem, target):
                 return made
         return cls(values=vector(problem), longest=128)
@@ -84,7 +86,7 @@ class RowRegisters(FormulaSchedule):
         program = problem.program("compact")
         wide = any(r.dtype.bytes == 8 for r in program.reductions)
         extra = 24 * (wide + (len(problem.along) > 1))
-        return self.values * held_bytes(program, problem) // 4 + OVERHEAD + extra
+        return self.values * held_bytes(program, problem) // 4 + OVERHEAD + CUT + extra
 
     def violations(self, problem: FormulaProblem, target: CudaTarget) -> list[Violation]:
         wide = vector(problem)
@@ -119,11 +121,11 @@ class RowRegisters(FormulaSchedule):
         made = [f"v{self.values}"]
         if self.threads != 128:
             made.append(f"t{self.threads}")
-        if self.longest != 256:
+        if self.longest != 512:
             made.append(f"l{self.longest}")
         if self.cluster != 8:
             made.append(f"c{self.cluster}")
-        if self.waves != 64:
+        if self.waves != 1024:
             made.append(f"w{self.waves}")
         return made
 
@@ -132,9 +134,7 @@ class RowRegisters(FormulaSchedule):
 
     @classmethod
     def candidates(cls, problem: FormulaProblem, target: CudaTarget) -> Iterator[RowRegisters]:
-        grid = itertools.product(
-            (8, 16, 32, 64), (128, 256), (256, 512, 1024), (8, 16, 32, 64, 256)
-        )
+        grid = itertools.product((8, 16, 32, 64), (128, 256), (256, 512, 1024), (8, 64, 1024))
         for values, threads, longest, waves in grid:
             yield cls(values, threads, longest, waves)
 

@@ -96,7 +96,7 @@ class DeviceCopy(GpuPeer):
     def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
         import torch
 
-        count = max(16, spec.problem.bytes(sizes) // 2)
+        count = -(-spec.problem.bytes(sizes) // 2 // 4096) * 4096
         pairs = []
         for _ in sets:
             source = torch.empty(count, dtype=torch.uint8, device="cuda")

@@ -3,12 +3,12 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    32f8902fc44a  (command, templates and emitter)
-// Body      214b0a601e30  (everything below this comment)
+// Inputs    a592825b5027  (command, templates and emitter)
+// Body      262f4a276736  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
-#ifndef TILEGEN_ADD_RMSNORM_BF16_V32_SM80_H
-#define TILEGEN_ADD_RMSNORM_BF16_V32_SM80_H
+#ifndef TILEGEN_ADD_RMSNORM_BF16_V32_L256_SM80_H
+#define TILEGEN_ADD_RMSNORM_BF16_V32_L256_SM80_H
 
 #include <cuda_runtime_api.h>
 #include <stdint.h>
@@ -35,7 +35,7 @@ extern "C" {
  *   cudaSuccess once the kernel is enqueued, cudaErrorInvalidValue for a call that the function
  *   below refuses, or the error of the launch.
  */
-cudaError_t tilegen_add_rmsnorm_bf16_v32_sm80(
+cudaError_t tilegen_add_rmsnorm_bf16_v32_l256_sm80(
     int64_t m, int64_t n,
     const void *x, int64_t x_stride_m,
     const void *r, int64_t r_stride_m,
@@ -51,7 +51,7 @@ cudaError_t tilegen_add_rmsnorm_bf16_v32_sm80(
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
  */
-int tilegen_add_rmsnorm_bf16_v32_sm80_supports(
+int tilegen_add_rmsnorm_bf16_v32_l256_sm80_supports(
     int64_t m, int64_t n,
     const void *x, int64_t x_stride_m,
     const void *r, int64_t r_stride_m,

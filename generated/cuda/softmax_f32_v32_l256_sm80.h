@@ -3,12 +3,12 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    50ec6a470ad9  (command, templates and emitter)
-// Body      3de0de507e69  (everything below this comment)
+// Inputs    97db72da60d9  (command, templates and emitter)
+// Body      8f0f6b4e2f29  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
-#ifndef TILEGEN_SOFTMAX_F32_V32_SM80_H
-#define TILEGEN_SOFTMAX_F32_V32_SM80_H
+#ifndef TILEGEN_SOFTMAX_F32_V32_L256_SM80_H
+#define TILEGEN_SOFTMAX_F32_V32_L256_SM80_H
 
 #include <cuda_runtime_api.h>
 #include <stdint.h>
@@ -31,7 +31,7 @@ extern "C" {
  *   cudaSuccess once the kernel is enqueued, cudaErrorInvalidValue for a call that the function
  *   below refuses, or the error of the launch.
  */
-cudaError_t tilegen_softmax_f32_v32_sm80(
+cudaError_t tilegen_softmax_f32_v32_l256_sm80(
     int64_t m, int64_t n,
     const void *x, int64_t x_stride_m,
     void *y, int64_t y_stride_m,
@@ -43,7 +43,7 @@ cudaError_t tilegen_softmax_f32_v32_sm80(
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
  */
-int tilegen_softmax_f32_v32_sm80_supports(
+int tilegen_softmax_f32_v32_l256_sm80_supports(
     int64_t m, int64_t n,
     const void *x, int64_t x_stride_m,
     void *y, int64_t y_stride_m);

@@ -3,21 +3,22 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    50ec6a470ad9  (command, templates and emitter)
-// Body      6e46949d75de  (everything below this comment)
+// Inputs    97db72da60d9  (command, templates and emitter)
+// Body      22ed28f1a1dc  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
-#include "softmax_f32_v32_sm80.h"
+#include "softmax_f32_v32_l256_sm80.h"
 
 #include <stdint.h>
 
 // A row takes 3 passes, and stays in the registers of the threads that share it, so that memory is
 // read and written once: 8 threads up to 256 columns, 32 threads up to 1024 columns, 128 threads up
 // to 4096 columns, 256 threads up to 8192 columns. The launcher picks the first of these that holds
-// a row; longer rows are read again in every pass. Accesses are 4 elements wide where sizes,
-// strides and addresses permit, else one element of rows half as long. Sums are taken in a fixed
-// order: results do not depend on the launch.
-namespace softmax_f32_v32_sm80 {
+// a row; longer rows are read again in every pass. Accesses are 4 elements wide: where rows do not
+// start on whole packs, packs begin before the row and are cut at its ends; an array that lies
+// otherwise than the first is then read element by element. Sums are taken in a fixed order:
+// results do not depend on the launch.
+namespace softmax_f32_v32_l256_sm80 {
 
 constexpr int kWarp = 32;
 constexpr int kThreads = 128;  // of a block, unless one row needs more
@@ -57,6 +58,78 @@ __device__ __forceinline__ Pack<Element, kWidth> load(const Element *from) {
 template <int kWidth, typename Element>
 __device__ __forceinline__ void store(Element *to, const Pack<Element, kWidth> &values) {
   *reinterpret_cast<Pack<Element, kWidth> *>(to) = values;
+}
+
+// Whether a pack that begins at `column` lies in its row and on an address of its own size.
+template <int kWidth, typename Element, typename Column>
+__device__ __forceinline__ bool is_whole(const Element *from, Column column, Column columns) {
+  return column >= 0 && column + kWidth <= columns &&
+         reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) == 0;
+}
+
+// A pack; with kCut it may not be whole: its elements in the row are then read one by one, and put
+// together in words, so that either way a register holds as many of them.
+template <int kWidth, bool kCut, typename Element, typename Column>
+__device__ __forceinline__ Pack<Element, kWidth> load_at(const Element *from, Column column,
+                                                         Column columns) {
+  if constexpr (!kCut) {
+    return load<kWidth>(from);
+  } else {
+    using Word = uint32_t;
+    constexpr int kEach = sizeof(Element) < sizeof(Word) ? sizeof(Word) / sizeof(Element) : 1;
+    Pack<Element, kWidth> values = {};
+    if constexpr (kEach == 1) {
+      if (is_whole<kWidth>(from, column, columns)) {
+        return load<kWidth>(from);
+      }
+#pragma unroll
+      for (int element = 0; element < kWidth; ++element) {
+        if (column + element >= 0 && column + element < columns) {
+          values.at[element] = from[element];
+        }
+      }
+    } else {
+      Word words[kWidth / kEach] = {};
+      if (is_whole<kWidth>(from, column, columns)) {
+        values = load<kWidth>(from);
+        memcpy(words, &values, sizeof(values));
+      } else {
+#pragma unroll
+        for (int element = 0; element < kWidth; ++element) {
+          if (column + element >= 0 && column + element < columns) {
+            Word bits = 0;
+            memcpy(&bits, from + element, sizeof(Element));
+            words[element / kEach] |= bits << element % kEach * (8 * sizeof(Element));
+          }
+        }
+      }
+      memcpy(&values, words, sizeof(values));
+    }
+    return values;
+  }
+}
+
+template <int kWidth, bool kCut, typename Element, typename Column>
+__device__ __forceinline__ void store_at(Element *to, const Pack<Element, kWidth> &values,
+                                         Column column, Column columns) {
+  if constexpr (kCut) {
+    if (!is_whole<kWidth>(to, column, columns)) {
+#pragma unroll
+      for (int element = 0; element < kWidth; ++element) {
+        if (column + element >= 0 && column + element < columns) {
+          to[element] = values.at[element];
+        }
+      }
+      return;
+    }
+  }
+  store<kWidth>(to, values);
+}
+
+// Elements from the last address of a whole pack to the start of a row.
+template <int kWidth, typename Element>
+__device__ __forceinline__ int elements_askew(const Element *row) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(row) / sizeof(Element) % kWidth);
 }
 
 struct Max {
@@ -109,13 +182,13 @@ struct Arguments {
 };
 
 // Rows that fit: kThreadsPerRow threads hold one, each in packs that lie kStride columns apart.
-template <int kWidth, int kThreadsPerRow>
+template <int kWidth, bool kCut, int kThreadsPerRow>
 __device__ __forceinline__ void short_rows(
     const Arguments &args,
     const float *__restrict__ x,
     float *__restrict__ y) {
-  // Packs that a thread holds; half as many single elements, each of which needs a condition.
-  constexpr int kSteps = kWidth == 1 ? kValues / 2 : kValues / kWidth;
+  // Packs that a thread holds; one more where the first may begin before the row.
+  constexpr int kSteps = kValues / kWidth + (kCut ? 1 : 0);
   constexpr int kStride = kThreadsPerRow * kWidth;  // columns from one of them to the next
   constexpr int kBlock = threads_of_block(kThreadsPerRow);
   constexpr int kRows = kBlock > kThreadsPerRow ? kBlock / kThreadsPerRow : 1;  // at a time
@@ -123,7 +196,6 @@ __device__ __forceinline__ void short_rows(
   int turn = 0;
   const int lane = static_cast<int>(threadIdx.x) % kThreadsPerRow;
   const int64_t group = blockIdx.x, groups = gridDim.x;
-  const int64_t first_column = lane * kWidth;
   const int64_t rows = args.m, row_length = args.n;
 
   // Blocks take kRows rows at a time, until none is left.
@@ -132,17 +204,19 @@ __device__ __forceinline__ void short_rows(
     // A row past the end has no columns; its threads still meet the others at the barriers.
     const bool exists = first + own < rows;
     const int64_t row = exists ? first + own : 0;
-    const int64_t columns = exists ? row_length : 0;
+    const int columns = exists ? static_cast<int>(row_length) : 0;
     const float *x_row = x + row * args.x_stride_m;
     float *y_row = y + row * args.y_stride_m;
+    // Packs begin where they are whole, which may be before the row.
+    const int first_column = lane * kWidth - (kCut ? elements_askew<kWidth>(x_row) : 0);
 
     // Read the row: every access is under way before the first value is used.
     Pack<float, kWidth> x_pack[kSteps];
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const int64_t column = first_column + step * kStride;
+      const int column = first_column + step * kStride;
       if (column < columns) {
-        x_pack[step] = load<kWidth>(x_row + column);
+        x_pack[step] = load_at<kWidth, kCut>(x_row + column, column, columns);
       }
     }
     float e_kept[kSteps][kWidth];
@@ -151,10 +225,13 @@ __device__ __forceinline__ void short_rows(
     float row_max = -INFINITY;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const int64_t column = first_column + step * kStride;
+      const int column = first_column + step * kStride;
       if (column < columns) {
 #pragma unroll
         for (int element = 0; element < kWidth; ++element) {
+          if (kCut && (column + element < 0 || column + element >= columns)) {
+            continue;
+          }
           const float x_mn = x_pack[step].at[element];
           row_max = maximum(row_max, x_mn);
         }
@@ -166,10 +243,13 @@ __device__ __forceinline__ void short_rows(
     float row_sum = 0.0f;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const int64_t column = first_column + step * kStride;
+      const int column = first_column + step * kStride;
       if (column < columns) {
 #pragma unroll
         for (int element = 0; element < kWidth; ++element) {
+          if (kCut && (column + element < 0 || column + element >= columns)) {
+            continue;
+          }
           const float x_mn = x_pack[step].at[element];
           const float e = expf(x_mn - row_max);
           e_kept[step][element] = e;
@@ -183,7 +263,7 @@ __device__ __forceinline__ void short_rows(
     // Pass 3 of 3: store y.
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const int64_t column = first_column + step * kStride;
+      const int column = first_column + step * kStride;
       if (column < columns) {
         Pack<float, kWidth> y_out;
 #pragma unroll
@@ -191,14 +271,14 @@ __device__ __forceinline__ void short_rows(
           const float e = e_kept[step][element];
           y_out.at[element] = e * row_quotient;
         }
-        store<kWidth>(y_row + column, y_out);
+        store_at<kWidth, kCut>(y_row + column, y_out, column, columns);
       }
     }
   }
 }
 
 // Longer rows: the same passes, each of which reads the row again.
-template <int kWidth, int kThreadsPerRow>
+template <int kWidth, bool kCut, int kThreadsPerRow>
 __device__ __forceinline__ void long_rows(
     const Arguments &args,
     const float *__restrict__ x,
@@ -210,7 +290,6 @@ __device__ __forceinline__ void long_rows(
   int turn = 0;
   const int lane = static_cast<int>(threadIdx.x) % kThreadsPerRow;
   const int64_t group = blockIdx.x, groups = gridDim.x;
-  const int64_t first_column = lane * kWidth;
   const int64_t rows = args.m, row_length = args.n;
 
   // Blocks take kRows rows at a time, until none is left.
@@ -219,17 +298,22 @@ __device__ __forceinline__ void long_rows(
     // A row past the end has no columns; its threads still meet the others at the barriers.
     const bool exists = first + own < rows;
     const int64_t row = exists ? first + own : 0;
-    const int64_t columns = exists ? row_length : 0;
+    const int64_t columns = exists ? static_cast<int64_t>(row_length) : 0;
     const float *x_row = x + row * args.x_stride_m;
     float *y_row = y + row * args.y_stride_m;
+    // Packs begin where they are whole, which may be before the row.
+    const int64_t first_column = lane * kWidth - (kCut ? elements_askew<kWidth>(x_row) : 0);
 
     // Pass 1 of 3: row_max = max of x_mn.
     float row_max = -INFINITY;
 #pragma unroll 4
     for (int64_t column = first_column; column < columns; column += kStride) {
-      const auto x_pack = load<kWidth>(x_row + column);
+      const auto x_pack = load_at<kWidth, kCut>(x_row + column, column, columns);
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
+        if (kCut && (column + element < 0 || column + element >= columns)) {
+          continue;
+        }
         const float x_mn = x_pack.at[element];
         row_max = maximum(row_max, x_mn);
       }
@@ -240,9 +324,12 @@ __device__ __forceinline__ void long_rows(
     float row_sum = 0.0f;
 #pragma unroll 4
     for (int64_t column = first_column; column < columns; column += kStride) {
-      const auto x_pack = load<kWidth>(x_row + column);
+      const auto x_pack = load_at<kWidth, kCut>(x_row + column, column, columns);
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
+        if (kCut && (column + element < 0 || column + element >= columns)) {
+          continue;
+        }
         const float x_mn = x_pack.at[element];
         const float e = expf(x_mn - row_max);
         row_sum += e;
@@ -254,7 +341,7 @@ __device__ __forceinline__ void long_rows(
     // Pass 3 of 3: store y.
 #pragma unroll 4
     for (int64_t column = first_column; column < columns; column += kStride) {
-      const auto x_pack = load<kWidth>(x_row + column);
+      const auto x_pack = load_at<kWidth, kCut>(x_row + column, column, columns);
       Pack<float, kWidth> y_out;
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
@@ -262,87 +349,93 @@ __device__ __forceinline__ void long_rows(
         const float e = expf(x_mn - row_max);
         y_out.at[element] = e * row_quotient;
       }
-      store<kWidth>(y_row + column, y_out);
+      store_at<kWidth, kCut>(y_row + column, y_out, column, columns);
     }
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128)
-    tilegen_softmax_f32_v32_sm80_8_vector(const Arguments args) {
-  short_rows<kVector, 8>(args, args.x, args.y);
+extern "C" __global__ void __launch_bounds__(128, 4)
+    tilegen_softmax_f32_v32_l256_sm80_8_vector(const Arguments args) {
+  short_rows<kVector, false, 8>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(128)
-    tilegen_softmax_f32_v32_sm80_8_scalar(const Arguments args) {
-  short_rows<1, 8>(args, args.x, args.y);
+extern "C" __global__ void __launch_bounds__(128, 3)
+    tilegen_softmax_f32_v32_l256_sm80_8_cut(const Arguments args) {
+  short_rows<kVector, true, 8>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(128)
-    tilegen_softmax_f32_v32_sm80_32_vector(const Arguments args) {
-  short_rows<kVector, 32>(args, args.x, args.y);
+extern "C" __global__ void __launch_bounds__(128, 4)
+    tilegen_softmax_f32_v32_l256_sm80_32_vector(const Arguments args) {
+  short_rows<kVector, false, 32>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(128)
-    tilegen_softmax_f32_v32_sm80_32_scalar(const Arguments args) {
-  short_rows<1, 32>(args, args.x, args.y);
+extern "C" __global__ void __launch_bounds__(128, 3)
+    tilegen_softmax_f32_v32_l256_sm80_32_cut(const Arguments args) {
+  short_rows<kVector, true, 32>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(128)
-    tilegen_softmax_f32_v32_sm80_128_vector(const Arguments args) {
-  short_rows<kVector, 128>(args, args.x, args.y);
+extern "C" __global__ void __launch_bounds__(128, 4)
+    tilegen_softmax_f32_v32_l256_sm80_128_vector(const Arguments args) {
+  short_rows<kVector, false, 128>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(128)
-    tilegen_softmax_f32_v32_sm80_128_scalar(const Arguments args) {
-  short_rows<1, 128>(args, args.x, args.y);
+extern "C" __global__ void __launch_bounds__(128, 3)
+    tilegen_softmax_f32_v32_l256_sm80_128_cut(const Arguments args) {
+  short_rows<kVector, true, 128>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-    tilegen_softmax_f32_v32_sm80_256_vector(const Arguments args) {
-  short_rows<kVector, 256>(args, args.x, args.y);
+extern "C" __global__ void __launch_bounds__(256, 2)
+    tilegen_softmax_f32_v32_l256_sm80_256_vector(const Arguments args) {
+  short_rows<kVector, false, 256>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-    tilegen_softmax_f32_v32_sm80_256_scalar(const Arguments args) {
-  short_rows<1, 256>(args, args.x, args.y);
-}
-
-extern "C" __global__ void __launch_bounds__(kLongest, 1)
-    tilegen_softmax_f32_v32_sm80_long_vector(const Arguments args) {
-  long_rows<kVector, kLongest>(args, args.x, args.y);
+extern "C" __global__ void __launch_bounds__(256, 1)
+    tilegen_softmax_f32_v32_l256_sm80_256_cut(const Arguments args) {
+  short_rows<kVector, true, 256>(args, args.x, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(kLongest, 1)
-    tilegen_softmax_f32_v32_sm80_long_scalar(const Arguments args) {
-  long_rows<1, kLongest>(args, args.x, args.y);
+    tilegen_softmax_f32_v32_l256_sm80_long_vector(const Arguments args) {
+  long_rows<kVector, false, kLongest>(args, args.x, args.y);
 }
 
-}  // namespace softmax_f32_v32_sm80
+extern "C" __global__ void __launch_bounds__(kLongest, 1)
+    tilegen_softmax_f32_v32_l256_sm80_long_cut(const Arguments args) {
+  long_rows<kVector, true, kLongest>(args, args.x, args.y);
+}
+
+}  // namespace softmax_f32_v32_l256_sm80
 
 #ifndef TILEGEN_DEVICE_ONLY
 
-extern "C" int tilegen_softmax_f32_v32_sm80_supports(
+extern "C" int tilegen_softmax_f32_v32_l256_sm80_supports(
     int64_t m, int64_t n,
     const void *x, int64_t x_stride_m,
     void *y, int64_t y_stride_m) {
   if (m < 0 || n < 0) {
-    return 1;  // a negative size
+    return 1;
   }
-  if (x_stride_m < n || y_stride_m < n) {
-    return 2;  // a stride that is too short
+  if (x_stride_m < n) {
+    return 2;
   }
-  if ((m > 0 && n > 0 && x == nullptr) || (m > 0 && n > 0 && y == nullptr)) {
-    return 3;  // elements without an address
+  if (y_stride_m < n) {
+    return 2;
+  }
+  if (m > 0 && n > 0 && x == nullptr) {
+    return 3;
+  }
+  if (m > 0 && n > 0 && y == nullptr) {
+    return 3;
   }
   return 0;
 }
 
-extern "C" cudaError_t tilegen_softmax_f32_v32_sm80(
+extern "C" cudaError_t tilegen_softmax_f32_v32_l256_sm80(
     int64_t m, int64_t n,
     const void *x, int64_t x_stride_m,
     void *y, int64_t y_stride_m,
     cudaStream_t stream) {
-  const int refusal = tilegen_softmax_f32_v32_sm80_supports(
+  const int refusal = tilegen_softmax_f32_v32_l256_sm80_supports(
       m, n, x, x_stride_m, y, y_stride_m);
   if (refusal != 0) {
     return cudaErrorInvalidValue;
@@ -351,7 +444,7 @@ extern "C" cudaError_t tilegen_softmax_f32_v32_sm80(
   if (m == 0 || n == 0) {
     return cudaSuccess;
   }
-  using namespace softmax_f32_v32_sm80;
+  using namespace softmax_f32_v32_l256_sm80;
   const Arguments args = {
       m,
       n,
@@ -369,30 +462,30 @@ extern "C" cudaError_t tilegen_softmax_f32_v32_sm80(
       reinterpret_cast<uintptr_t>(y) % 16 == 0 &&
       y_stride_m % 4 == 0;
 
-  const int64_t held = aligned ? row_length : 2 * row_length;
+  const int64_t held = row_length;
 
   // The fewest threads that hold a row; the last condition that is true decides.
-  auto vector = tilegen_softmax_f32_v32_sm80_long_vector;
-  auto scalar = tilegen_softmax_f32_v32_sm80_long_scalar;
+  auto vector = tilegen_softmax_f32_v32_l256_sm80_long_vector;
+  auto askew = tilegen_softmax_f32_v32_l256_sm80_long_cut;
   int threads = kLongest, threads_per_row = kLongest;
   if (held <= 8192) {
-    vector = tilegen_softmax_f32_v32_sm80_256_vector;
-    scalar = tilegen_softmax_f32_v32_sm80_256_scalar;
+    vector = tilegen_softmax_f32_v32_l256_sm80_256_vector;
+    askew = tilegen_softmax_f32_v32_l256_sm80_256_cut;
     threads = 256, threads_per_row = 256;
   }
   if (held <= 4096) {
-    vector = tilegen_softmax_f32_v32_sm80_128_vector;
-    scalar = tilegen_softmax_f32_v32_sm80_128_scalar;
+    vector = tilegen_softmax_f32_v32_l256_sm80_128_vector;
+    askew = tilegen_softmax_f32_v32_l256_sm80_128_cut;
     threads = 128, threads_per_row = 128;
   }
   if (held <= 1024) {
-    vector = tilegen_softmax_f32_v32_sm80_32_vector;
-    scalar = tilegen_softmax_f32_v32_sm80_32_scalar;
+    vector = tilegen_softmax_f32_v32_l256_sm80_32_vector;
+    askew = tilegen_softmax_f32_v32_l256_sm80_32_cut;
     threads = 128, threads_per_row = 32;
   }
   if (held <= 256) {
-    vector = tilegen_softmax_f32_v32_sm80_8_vector;
-    scalar = tilegen_softmax_f32_v32_sm80_8_scalar;
+    vector = tilegen_softmax_f32_v32_l256_sm80_8_vector;
+    askew = tilegen_softmax_f32_v32_l256_sm80_8_cut;
     threads = 128, threads_per_row = 8;
   }
 
@@ -404,13 +497,13 @@ extern "C" cudaError_t tilegen_softmax_f32_v32_sm80(
   if (error != cudaSuccess) {
     return error;
   }
-  constexpr int kWaves = 64;  // blocks a multiprocessor, at most
+  constexpr int kWaves = 1024;  // blocks a multiprocessor, at most
   const int64_t rows_of_block = threads > threads_per_row ? threads / threads_per_row : 1;
   const int64_t blocks_of_row = threads_per_row > threads ? threads_per_row / threads : 1;
   const int64_t needed = (rows + rows_of_block - 1) / rows_of_block;
   const int64_t most = static_cast<int64_t>(multiprocessors) * kWaves;
   const int64_t blocks = (needed < most ? needed : most) * blocks_of_row;
-  const auto kernel = aligned ? vector : scalar;
+  const auto kernel = aligned ? vector : askew;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(static_cast<unsigned>(threads));
