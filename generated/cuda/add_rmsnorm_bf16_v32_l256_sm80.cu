@@ -3,8 +3,8 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    a592825b5027  (command, templates and emitter)
-// Body      be3ec546dba2  (everything below this comment)
+// Inputs    a8dd4ab241ae  (command, templates and emitter)
+// Body      0c81dcc0f930  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "add_rmsnorm_bf16_v32_l256_sm80.h"
@@ -403,34 +403,15 @@ extern "C" int tilegen_add_rmsnorm_bf16_v32_l256_sm80_supports(
     void *h, int64_t h_stride_m,
     void *y, int64_t y_stride_m) {
   if (m < 0 || n < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (x_stride_m < n) {
-    return 2;
+  if (x_stride_m < n || r_stride_m < n || h_stride_m < n || y_stride_m < n) {
+    return 2;  // a stride that is too short
   }
-  if (r_stride_m < n) {
-    return 2;
-  }
-  if (h_stride_m < n) {
-    return 2;
-  }
-  if (y_stride_m < n) {
-    return 2;
-  }
-  if (m > 0 && n > 0 && x == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && r == nullptr) {
-    return 3;
-  }
-  if (n > 0 && w == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && h == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && y == nullptr) {
-    return 3;
+  if ((m > 0 && n > 0 && x == nullptr) || (m > 0 && n > 0 && r == nullptr) ||
+      (n > 0 && w == nullptr) || (m > 0 && n > 0 && h == nullptr) ||
+      (m > 0 && n > 0 && y == nullptr)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  parts of columns, blocks of 32 x 8 threads
-// Inputs    22c0efaea927  (command, templates and emitter)
-// Body      87581e4a32a7  (everything below this comment)
+// Inputs    824dca50b90f  (command, templates and emitter)
+// Body      7ac713fd13ec  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_sum_f32_p32x8_sm80.h"
@@ -196,16 +196,13 @@ extern "C" int tilegen_column_sum_f32_p32x8_sm80_supports(
     const void *x, int64_t x_stride_m,
     void *y) {
   if (m < 0 || n < 0) {
-    return 1;
+    return 1;  // a negative size
   }
   if (x_stride_m < n) {
-    return 2;
+    return 2;  // a stride that is too short
   }
-  if (m > 0 && n > 0 && x == nullptr) {
-    return 3;
-  }
-  if (n > 0 && y == nullptr) {
-    return 3;
+  if ((m > 0 && n > 0 && x == nullptr) || (n > 0 && y == nullptr)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

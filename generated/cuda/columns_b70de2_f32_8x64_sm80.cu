@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], m)); y[m,n] = e / sum(e, m)
 // Schedule  blocks of 8 x 64 threads
-// Inputs    daee3ab77dbc  (command, templates and emitter)
-// Body      ce515650b6fe  (everything below this comment)
+// Inputs    752027ebc91f  (command, templates and emitter)
+// Body      e5476ff0b049  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "columns_b70de2_f32_8x64_sm80.h"
@@ -196,19 +196,13 @@ extern "C" int tilegen_columns_b70de2_f32_8x64_sm80_supports(
     const void *x, int64_t x_stride_m,
     void *y, int64_t y_stride_m) {
   if (m < 0 || n < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (x_stride_m < n) {
-    return 2;
+  if (x_stride_m < n || y_stride_m < n) {
+    return 2;  // a stride that is too short
   }
-  if (y_stride_m < n) {
-    return 2;
-  }
-  if (m > 0 && n > 0 && x == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && y == nullptr) {
-    return 3;
+  if ((m > 0 && n > 0 && x == nullptr) || (m > 0 && n > 0 && y == nullptr)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    93d3334a3687  (command, templates and emitter)
-// Body      c8b49f9639a7  (everything below this comment)
+// Inputs    6c98b9d25d8e  (command, templates and emitter)
+// Body      30f16c3c695f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a.h"
@@ -12,6 +12,9 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cuda_bf16.h>
+#ifdef TILEGEN_DEBUG
+#include <cstdio>
+#endif
 
 // A persistent kernel: a cluster of 2 blocks, one a processor, computes one 256 x 128 tile of the
 // result after the other. Its blocks lie one below the other in M and need the same columns of B:
@@ -31,32 +34,35 @@
 // The producer runs up to 6 steps ahead, through the end of a tile into the next, so that loads go
 // on while a tile is written. A tile is written in chunks of 64 rows and 64 columns: through the
 // formula, by stmatrix into a staging buffer, and from there by TMA to memory, which nobody waits
-// for until the buffer is needed again.
+// for until the buffer is needed again. The kernel may start while the one before it in the stream
+// ends, and waits for its end before it reads or writes what others do.
 //
 // Shared memory: A 6 x 16384, B 6 x 16384, C 2 x 2 x 8192, bias as floats, barriers 96 bytes.
 namespace gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a {
 
 // Schedule. Every other number in this file follows from these.
-constexpr int kBlockM = 128;  // rows of a tile
-constexpr int kBlockN = 128;  // columns of a tile
-constexpr int kBlockK = 64;  // depth of a step: 128 bytes, the span of the swizzle
-constexpr int kStages = 6;  // steps that shared memory holds
+constexpr int kBlockM = 128;   // rows of a tile
+constexpr int kBlockN = 128;   // columns of a tile
+constexpr int kBlockK = 64;    // depth of a step: 128 bytes, the span of the swizzle
+constexpr int kStages = 6;     // steps that shared memory holds
 constexpr int kConsumers = 2;  // consumer warpgroups
-constexpr int kPart = 128;  // rows of a tile that one of them computes
-constexpr int kCluster = 2;  // blocks of a cluster, one below the other in M
-constexpr int kGroupM = 8;  // rows of tiles that are walked together
+constexpr int kPart = 128;     // rows of a tile that one of them computes
+constexpr int kCluster = 2;    // blocks of a cluster, one below the other in M
+constexpr int kGroupM = 8;     // rows of tiles that are walked together
 
 // Derived.
-constexpr int kThreads = 128 * (1 + kConsumers);  // 384
-constexpr int kMmaK = 16;                        // depth of one wgmma, 32 bytes
-constexpr int kMmas = kPart / 64;                 // 2, wgmmas side by side in a consumer
-constexpr int kSums = kBlockN / 2;              // 64, sums of a wgmma that a thread holds
+constexpr int kThreads = 128 * (1 + kConsumers);      // 384
+constexpr int kMmaK = 16;                             // depth of one wgmma, 32 bytes
+constexpr int kMmas = kPart / 64;                     // 2, wgmmas side by side in a consumer
+constexpr int kSums = kBlockN / 2;                    // 64, sums of a wgmma that a thread holds
 constexpr int kStageBytes = (kBlockM + kBlockN) * 128;  // 32768
-constexpr int kChunkN = 64;                       // columns of C staged at once
-constexpr int kChunks = kMmas * kBlockN / kChunkN;        // 4, staged one after the other
-constexpr int kStagingRows = 64;                       // rows of C staged at once
-constexpr int kBuffers = 2;                       // staging buffers of a consumer
-constexpr int kPiece = 8;                       // elements of C in 16 bytes
+constexpr int kSlice = kBlockN / kCluster;            // 64, columns of B that a block loads for all
+constexpr uint16_t kAllBlocks = (1 << kCluster) - 1;  // a bit for each block of the cluster
+constexpr int kChunkN = 64;                           // columns of C staged at once
+constexpr int kChunks = kMmas * kBlockN / kChunkN;    // 4, staged one after the other
+constexpr int kStagingRows = 64;                      // rows of C staged at once
+constexpr int kBuffers = 2;                           // staging buffers of a consumer
+constexpr int kPiece = 8;                             // elements of C in 16 bytes
 static_assert(kChunks % kBuffers == 0, "every tile starts with the first buffer");
 
 // Registers of a thread: a block starts with 168, and its 3 warpgroups trade them. The sum of what
@@ -66,27 +72,29 @@ constexpr int kConsumerRegisters = 232;
 
 // Steps of a matrix descriptor, in units of 16 bytes.
 constexpr int kNextMma = 64 * 128 / 16;  // 512, the next 64 rows
-constexpr int kNextA = 2;                 // the next wgmma along K, 32 bytes deep
+constexpr int kNextA = 2;                // the next wgmma along K, 32 bytes deep
 constexpr int kNextB = 128;
 constexpr int kAtom = 64;  // elements side by side in 128 bytes where K is the outer dimension
 
 // Named barriers; 0 is __syncthreads.
 constexpr int kStagingBarrier = 1;  // and one more for each consumer
 constexpr int kTurnBarrier = 1 + kConsumers;  // and one more
+constexpr int kPair = 256;  // threads at a turn barrier: one warpgroup waits, the other arrives
 
 using Element = __nv_bfloat16;
 using Output = __nv_bfloat16;
 using Sum = float;
 
 struct __align__(1024) SharedStorage {
-  Element a[kStages][kBlockM * kBlockK];         // [kBlockM][kBlockK], 128-byte swizzle
-  Element b[kStages][kBlockN * kBlockK];         // [kBlockN / 64][kBlockK][64], 128-byte swizzle
+  Element a[kStages][kBlockM * kBlockK];  // [kBlockM][kBlockK], 128-byte swizzle
+  Element b[kStages][kBlockN * kBlockK];  // [kBlockN / 64][kBlockK][64], 128-byte swizzle
   Output c[kConsumers][kBuffers][kStagingRows * kChunkN];  // 128-byte swizzle
-  float bias[kConsumers][kBlockN];  // of the tile
-  uint64_t full[kStages];                        // the bytes of the step have arrived
-  uint64_t empty[kStages];                       // every consumer has read the step
+  float bias[kConsumers][kBlockN];        // of the tile
+  uint64_t full[kStages];                 // the bytes of the step have arrived
+  uint64_t empty[kStages];                // every consumer has read the step
 };
 static_assert(sizeof(SharedStorage) <= 232448, "a block may have 232448 bytes of shared memory");
+extern __shared__ __align__(1024) uint8_t shared_bytes[];
 
 // Sizes of the call; tiles are those of a whole cluster.
 struct Shape {
@@ -124,8 +132,7 @@ __device__ __forceinline__ uint32_t shared_address(const void *pointer) {
 
 __device__ __forceinline__ void mbarrier_init(uint64_t *barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(arrivals)
-               : "memory");
+               "r"(arrivals) : "memory");
 }
 
 // Make initialised mbarriers visible to the copy engine and to the other blocks of the cluster.
@@ -135,10 +142,9 @@ __device__ __forceinline__ void mbarrier_init_fence() {
 
 // Arrive once and announce how many bytes the copy engine will deliver in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                   shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes) : "memory");
 }
 
 // Arrive at the same barrier of another block of the cluster. No qualifier, on purpose: with
@@ -146,26 +152,10 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uin
 // ordered are reads by wgmma, which have finished.
 __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *barrier, uint32_t rank) {
   asm volatile(
-      "{\n"
-      ".reg .b32 remote;\n"
+      "{ .reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
-      "}\n" ::"r"(shared_address(barrier)),
-      "r"(rank)
-      : "memory");
-}
-
-// Wait until the phase of this parity has completed.
-__device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n"
-      "}\n" ::"r"(shared_address(barrier)),
-      "r"(parity)
-      : "memory");
+      "mbarrier.arrive.shared::cluster.b64 _, [remote]; }" ::"r"(shared_address(barrier)),
+      "r"(rank) : "memory");
 }
 
 __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
@@ -190,7 +180,17 @@ __device__ __forceinline__ int cluster_rank() {
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.release;\n"
-      "barrier.cluster.wait.acquire;\n" ::: "memory");
+      "barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// Wait until the kernels before this one in the stream have finished and their writes are visible.
+__device__ __forceinline__ void griddepcontrol_wait() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// Let the next kernel of the stream start on processors that this one no longer fills.
+__device__ __forceinline__ void griddepcontrol_launch() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 template <int kRegisters>
@@ -203,14 +203,53 @@ __device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
+#ifdef TILEGEN_DEBUG
+constexpr long long kPatience = 1LL << 32;  // cycles, some two seconds
+
+// Wait until the phase of this parity has completed; where it does not, name what was waited for.
+__device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
+  for (const long long start = clock64(); clock64() - start < kPatience;) {
+    uint32_t done;
+    asm volatile(
+        "{ .reg .pred over;\n"
+        "mbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, over; }"
+        : "=r"(done)
+        : "r"(shared_address(barrier)), "r"(parity)
+        : "memory");
+    if (done) {
+      return;
+    }
+  }
+  const SharedStorage &shared = *reinterpret_cast<const SharedStorage *>(shared_bytes);
+  const uint64_t *first = barrier < shared.empty ? shared.full : shared.empty;
+  const char *name = first == shared.full ? "full" : "empty";
+  printf("block %u thread %u: %s[%d] is still in its phase of parity %u\n", blockIdx.x, threadIdx.x,
+         name, static_cast<int>(barrier - first), parity);
+  __trap();
+}
+#else
+// Wait until the phase of this parity has completed.
+__device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
+  asm volatile(
+      "{ .reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again; }" ::"r"(shared_address(barrier)),
+      "r"(parity) : "memory");
+}
+#endif
+
+__device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 // Copy a box of a tensor map to shared memory; its bytes count towards the barrier's phase.
 __device__ __forceinline__ void tma_load(void *destination, const CUtensorMap *map,
                                          uint64_t *barrier, int inner, int outer) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(destination)),
-      "l"(map), "r"(shared_address(barrier)), "r"(inner), "r"(outer)
-      : "memory");
+      "l"(map), "r"(shared_address(barrier)), "r"(inner), "r"(outer) : "memory");
 }
 
 // The same into every block of the cluster that has its bit in `blocks`, at the same offset, and
@@ -221,8 +260,7 @@ __device__ __forceinline__ void tma_load_multicast(void *destination, const CUte
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(destination)),
-      "l"(map), "r"(shared_address(barrier)), "r"(inner), "r"(outer), "h"(blocks)
-      : "memory");
+      "l"(map), "r"(shared_address(barrier)), "r"(inner), "r"(outer), "h"(blocks) : "memory");
 }
 
 // Copy a box from shared memory to a tensor map; what lies outside the tensor is not written.
@@ -230,8 +268,7 @@ __device__ __forceinline__ void tma_store(const CUtensorMap *map, const void *so
                                           int outer) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
-      "r"(shared_address(source)), "r"(inner), "r"(outer)
-      : "memory");
+      "r"(shared_address(source)), "r"(inner), "r"(outer) : "memory");
 }
 
 // Close the group of this thread's stores since the last commit.
@@ -265,42 +302,35 @@ __device__ __forceinline__ void wgmma_wait() {
 __device__ __forceinline__ void stmatrix_x4(void *row, const uint32_t (&matrices)[4]) {
   asm volatile(
       "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
-      "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
-      : "memory");
+      "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3]) : "memory");
 }
 
 // Describe A in shared memory to wgmma. K is contiguous: a row of 128 bytes holds a step of K.
-__device__ __forceinline__ uint64_t descriptor_a(const void *operand) {
+__device__ __forceinline__ uint64_t describe_a(const void *operand) {
   constexpr uint64_t kSwizzle128 = 1ull << 62;
   constexpr uint64_t kStride = 1024ull / 16 << 32;  // from 8 rows of 128 bytes to the next 8
-  constexpr uint64_t kLeading = 0ull / 16 << 16;
-  return kSwizzle128 | kStride | kLeading | (shared_address(operand) >> 4 & 0x3fff);
+  return kSwizzle128 | kStride | (shared_address(operand) >> 4 & 0x3fff);
 }
 
 // Describe B in shared memory to wgmma. K is the outer dimension: a row of 128 bytes holds 64
 // elements of one k.
-__device__ __forceinline__ uint64_t descriptor_b(const void *operand) {
+__device__ __forceinline__ uint64_t describe_b(const void *operand) {
   constexpr uint64_t kSwizzle128 = 1ull << 62;
   constexpr uint64_t kStride = 1024ull / 16 << 32;  // from 8 rows of 128 bytes to the next 8
-  constexpr uint64_t kLeading = 8192ull / 16 << 16;
+  constexpr uint64_t kLeading = 8192ull / 16 << 16;  // to the next 64 elements
   return kSwizzle128 | kStride | kLeading | (shared_address(operand) >> 4 & 0x3fff);
 }
 
 // d (+)= a * b, m64n128k16, both operands in shared memory; `accumulate` 0 overwrites d.
 __device__ __forceinline__ void wgmma(float (&d)[64], uint64_t a, uint64_t b, int accumulate) {
   asm volatile(
-      "{\n"
-      ".reg .pred keep;\n"
-      "setp.ne.b32 keep, %66, 0;\n"
+      "{ .reg .pred keep; setp.ne.b32 keep, %66, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
-      "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
-      "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "
-      "%60, %61, %62, %63"
-      "}, %64, %65, keep, 1, 1, 0, 1;\n"
-      "}\n"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+      "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+      "}, %64, %65, keep, 1, 1, 0, 1; }"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
         "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
         "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
@@ -327,38 +357,28 @@ __device__ __forceinline__ Position tile_position(const Shape &shape, int tile) 
   return {tile_m * kBlockM, tile_n * kBlockN};
 }
 
-// Load a step of A, stored [m][k]: one box of kBlockM rows of 128 bytes.
-__device__ __forceinline__ void load_a(SharedStorage &shared, int stage, const CUtensorMap *map,
-                                       const Position &at, int k) {
-  tma_load(shared.a[stage], map, &shared.full[stage], k, at.m);
-}
-
-// Load a step of B, stored [k][n], in boxes side by side in n. Each block of the cluster loads
-// its slice of them, and the copy engine writes it into the stage of every one of them.
-__device__ __forceinline__ void load_b(SharedStorage &shared, int stage, const CUtensorMap *map,
-                                       const Position &at, int k) {
-  constexpr int kSlice = kBlockN / kCluster;
-  const int slice = cluster_rank() * kSlice;
-  for (int i = slice; i < slice + kSlice; i += kAtom) {
-    tma_load_multicast(&shared.b[stage][i * kBlockK], map, &shared.full[stage], at.n + i,
-                       k, (1 << kCluster) - 1);
-  }
-}
-
 // Producer: one thread keeps the ring of stages full, tile after tile.
 __device__ __forceinline__ void produce(SharedStorage &shared, const CUtensorMap *map_a,
                                         const CUtensorMap *map_b, const Shape &shape) {
   // A fresh mbarrier counts as having completed the phase before its first, so that in the first
   // round every stage is found empty, at parity 1.
   Ring ring = {0, 1};
+  const int slice = cluster_rank() * kSlice;
   for (int tile = blockIdx.x / kCluster; tile < shape.tiles; tile += gridDim.x / kCluster) {
     const Position at = tile_position(shape, tile);
     for (int step = 0; step < shape.steps; ++step) {
       // The consumers have read what the stage held, in every block that these loads write to.
       mbarrier_wait(&shared.empty[ring.stage], ring.parity);
-      mbarrier_arrive_expect_tx(&shared.full[ring.stage], kStageBytes);
-      load_a(shared, ring.stage, map_a, at, step * kBlockK);
-      load_b(shared, ring.stage, map_b, at, step * kBlockK);
+      uint64_t *full = &shared.full[ring.stage];
+      mbarrier_arrive_expect_tx(full, kStageBytes);
+      const int k = step * kBlockK;
+      // A step of A, stored [m][k]: a box of kBlockM rows of 128 bytes.
+      tma_load(shared.a[ring.stage], map_a, full, k, at.m);
+      // A step of B, stored [k][n]: this block's slice, box by box, into all blocks of the cluster.
+      for (int i = slice; i < slice + kSlice; i += kAtom) {
+        tma_load_multicast(&shared.b[ring.stage][i * kBlockK], map_b, full, at.n + i, k,
+                           kAllBlocks);
+      }
       ring.advance();
     }
   }
@@ -374,25 +394,21 @@ __device__ __forceinline__ void release(SharedStorage &shared, int stage) {
 
 // Consumer: multiply the steps of K for kPart rows of the tile, from `first` on. One step's
 // wgmmas stay in flight: its stage goes back to the producer when the next step has been issued.
-// Returns the stage of the last step, whose wgmmas have not finished.
-__device__ __forceinline__ int multiply(SharedStorage &shared, Ring &ring, int steps, int first,
-                                        Sum (&sums)[kMmas][kSums]) {
+__device__ __forceinline__ void multiply(SharedStorage &shared, Ring &ring, int steps, int first,
+                                         int other_turn, Sum (&sums)[kMmas][kSums]) {
   if (steps == 0) {
-    // Without a step no wgmma overwrites the sums: they are 0.
+    // No wgmma overwrites the sums: they are 0.
 #pragma unroll
-    for (int i = 0; i < kMmas; ++i) {
-#pragma unroll
-      for (int j = 0; j < kSums; ++j) {
-        sums[i][j] = 0;
-      }
+    for (int i = 0; i < kMmas * kSums; ++i) {
+      sums[i / kSums][i % kSums] = 0;
     }
   }
-  int previous = -1;
+  int previous = 0;
   for (int step = 0; step < steps; ++step) {
     // The bytes of the step have arrived.
     mbarrier_wait(&shared.full[ring.stage], ring.parity);
-    const uint64_t a = descriptor_a(&shared.a[ring.stage][first * kBlockK]);
-    const uint64_t b = descriptor_b(shared.b[ring.stage]);
+    const uint64_t a = describe_a(&shared.a[ring.stage][first * kBlockK]);
+    const uint64_t b = describe_b(shared.b[ring.stage]);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < kMmas; ++i) {
@@ -403,20 +419,17 @@ __device__ __forceinline__ int multiply(SharedStorage &shared, Ring &ring, int s
     }
     wgmma_commit();
     wgmma_wait<1>();
-    if (previous >= 0) {
+    if (step > 0) {
       release(shared, previous);
     }
     previous = ring.stage;
     ring.advance();
   }
-  return previous;
-}
-
-// Consumer: wait until the sums are complete, and hand the last stage back.
-__device__ __forceinline__ void finish(SharedStorage &shared, int last) {
+  // The other warpgroup may issue its wgmmas.
+  named_barrier_arrive(other_turn, kPair);
   wgmma_wait<0>();
-  if (last >= 0) {
-    release(shared, last);
+  if (steps > 0) {
+    release(shared, previous);
   }
 }
 
@@ -531,7 +544,6 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const CUtensor
 // writes its tile meanwhile. A consumer skips the steps of the tiles that are not its own.
 __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap *map_c,
                                         const Epilogue &e, const Shape &shape, int consumer) {
-  constexpr int kPair = 256;  // at a turn barrier one warpgroup waits and the other arrives
   const int my_turn = kTurnBarrier + consumer, other_turn = kTurnBarrier + 1 - consumer;
   Ring ring = {0, 0};
   ring.skip(consumer * shape.steps);
@@ -547,9 +559,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
     Sum sums[kMmas][kSums];
     // The other warpgroup has issued its last wgmma.
     named_barrier_sync(my_turn, kPair);
-    const int last = multiply(shared, ring, shape.steps, 0, sums);
-    named_barrier_arrive(other_turn, kPair);
-    finish(shared, last);
+    multiply(shared, ring, shape.steps, 0, other_turn, sums);
     ring.skip(shape.steps);
     store_tile(shared, map_c, e, shape, at, consumer, sums);
   }
@@ -563,9 +573,10 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
     tilegen_gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a_tiles(
         const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
         const __grid_constant__ CUtensorMap map_c, const Shape shape, const Epilogue e) {
-  extern __shared__ __align__(1024) uint8_t shared_bytes[];
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
   if (threadIdx.x == 0) {
+    tma_prefetch_map(&map_a);
+    tma_prefetch_map(&map_b);
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
       mbarrier_init(&shared.empty[stage], 1 * kCluster);
@@ -574,6 +585,10 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
   }
   // Nobody uses a barrier before it is initialised.
   cluster_sync();
+
+  // So far nothing that other kernels write was read, and nothing written that they read.
+  griddepcontrol_wait();
+  griddepcontrol_launch();
 
   // The same in all threads of a warp, and the compiler sees that it is.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
@@ -595,20 +610,19 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
 #ifndef TILEGEN_DEVICE_ONLY
 
 // Describe a row-major matrix to the copy engine, to be moved in swizzled boxes.
-static cudaError_t encode_map(CUtensorMap *map, CUtensorMapDataType type, int64_t element_bytes,
-                              const void *address, int64_t columns, int64_t rows,
-                              int64_t row_stride, uint32_t box_columns, uint32_t box_rows,
-                              CUtensorMapSwizzle swizzle) {
+static cudaError_t encode_map(CUtensorMap *map, const void *address, int64_t columns, int64_t rows,
+                              int64_t row_stride, uint32_t box_columns, uint32_t box_rows) {
+  if (columns == 0 || rows == 0) {
+    return cudaSuccess;  // nothing is moved: the map is not used
+  }
   void *entry = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
   const cudaError_t error = cudaGetDriverEntryPointByVersion(
       "cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
-  if (error != cudaSuccess) {
-    return error;
+  if (error != cudaSuccess || found != cudaDriverEntryPointSuccess) {
+    return error != cudaSuccess ? error : cudaErrorNotSupported;
   }
-  if (found != cudaDriverEntryPointSuccess) {
-    return cudaErrorNotSupported;
-  }
+  constexpr int64_t element_bytes = 2;
   // The stride to a row or matrix that does not exist is of no use, but has to be valid.
   const int64_t packed_bytes = (columns * element_bytes + 15) / 16 * 16;
   const int64_t row_bytes = rows > 1 ? row_stride * element_bytes : packed_bytes;
@@ -616,9 +630,9 @@ static cudaError_t encode_map(CUtensorMap *map, CUtensorMapDataType type, int64_
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_bytes)};
   const cuuint32_t box[] = {box_columns, box_rows}, steps[] = {1, 1};
   const CUresult result = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(entry)(
-      map, type, 2, const_cast<void *>(address), extents, strides, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void *>(address), extents, strides, box,
+      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -634,28 +648,14 @@ extern "C" int tilegen_gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a_supports
     const void *bias,
     void *c, int64_t ldc) {
   if (m < 0 || n < 0 || k < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (lda < k) {
-    return 2;
+  if (lda < k || ldb < n || ldc < n) {
+    return 2;  // a stride that is too short
   }
-  if (ldb < n) {
-    return 2;
-  }
-  if (ldc < n) {
-    return 2;
-  }
-  if (m > 0 && k > 0 && a == nullptr) {
-    return 3;
-  }
-  if (k > 0 && n > 0 && b == nullptr) {
-    return 3;
-  }
-  if (n > 0 && bias == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && c == nullptr) {
-    return 3;
+  if ((m > 0 && k > 0 && a == nullptr) || (k > 0 && n > 0 && b == nullptr) ||
+      (n > 0 && bias == nullptr) || (m > 0 && n > 0 && c == nullptr)) {
+    return 3;  // elements without an address
   }
   if (m > 2147482624 || n > 2147482624 || k > 2147482624) {
     return 4;
@@ -686,56 +686,43 @@ extern "C" cudaError_t tilegen_gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a(
   }
   using namespace gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a;
   const auto kernel = tilegen_gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a_tiles;
-  const int64_t depth = k;
-  CUtensorMap map_a, map_b, map_c;
-  cudaError_t error = cudaSuccess;
-  if (depth > 0) {
-    error = encode_map(&map_a, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, sizeof(Element), a, depth, m, lda,
-                       kBlockK, kBlockM, CU_TENSOR_MAP_SWIZZLE_128B);
-  }
-  if (depth > 0 && error == cudaSuccess) {
-    error = encode_map(&map_b, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, sizeof(Element), b, n, depth, ldb,
-                       kAtom, kBlockK, CU_TENSOR_MAP_SWIZZLE_128B);
-  }
-  if (error == cudaSuccess) {
-    // Whole pieces of 16 bytes; with none, the map is not used, but has to be valid.
-    const int64_t whole = n / kPiece > 0 ? n / kPiece * kPiece : kPiece;
-    error = encode_map(&map_c, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, sizeof(Output), c, whole, m, ldc,
-                       kChunkN, kStagingRows, CU_TENSOR_MAP_SWIZZLE_128B);
-  }
+  CUtensorMap map_a = {}, map_b = {}, map_c = {};
   int device = 0, processors = 0;
-  if (error == cudaSuccess) {
-    error = cudaGetDevice(&device);
-  }
-  if (error == cudaSuccess) {
-    error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  }
-  if (error == cudaSuccess) {
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(sizeof(SharedStorage)));
-  }
-  if (error != cudaSuccess) {
-    return error;
+  const cudaError_t errors[] = {
+      encode_map(&map_a, a, k, m, lda, kBlockK, kBlockM),
+      encode_map(&map_b, b, n, k, ldb, kAtom, kBlockK),
+      encode_map(&map_c, c, n / kPiece * kPiece, m, ldc, kChunkN, kStagingRows),
+      cudaGetDevice(&device),
+      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(sizeof(SharedStorage)))};
+  for (const cudaError_t error : errors) {
+    if (error != cudaSuccess) {
+      return error;
+    }
   }
 
-  Shape shape = {};
-  shape.m = m;
-  shape.n = n;
-  shape.steps = parts(depth, kBlockK);
-  shape.tiles_m = parts(m, kBlockM * kCluster);
-  shape.tiles_n = parts(n, kBlockN);
-  shape.tiles = shape.tiles_m * shape.tiles_n;
+  const int tiles_m = parts(m, kBlockM * kCluster), tiles_n = parts(n, kBlockN);
+  const int tiles = tiles_m * tiles_n;
+  const Shape shape = {m, n, parts(k, kBlockK), tiles_m, tiles_n, tiles};
   Epilogue epilogue = {};
   epilogue.bias = static_cast<const __nv_bfloat16 *>(bias);
   epilogue.c = static_cast<__nv_bfloat16 *>(c);
   epilogue.ldc = ldc;
   // As many clusters as run at once walk all tiles.
-  const int clusters = shape.tiles < processors / kCluster ? shape.tiles : processors / kCluster;
+  const int at_once = processors / kCluster;
+  const int clusters = tiles < at_once ? tiles : at_once;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(clusters * kCluster));
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = sizeof(SharedStorage);
   config.stream = stream;
+  // The kernel may start while the one before it in the stream ends: it waits before it reads.
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, kernel, map_a, map_b, map_c, shape, epilogue);
 }
 

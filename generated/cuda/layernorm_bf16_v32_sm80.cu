@@ -4,8 +4,8 @@
 // Formula   mu = mean(x[m,n], n); d = x[m,n] - mu; y[m,n] = d * rsqrt(mean(d * d, n) + eps) *
 //           w[n] + b[n]
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    bce927d7ba7a  (command, templates and emitter)
-// Body      f296ca137826  (everything below this comment)
+// Inputs    0e0ace363754  (command, templates and emitter)
+// Body      94314c704136  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "layernorm_bf16_v32_sm80.h"
@@ -430,25 +430,14 @@ extern "C" int tilegen_layernorm_bf16_v32_sm80_supports(
     const void *b,
     void *y, int64_t y_stride_m) {
   if (m < 0 || n < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (x_stride_m < n) {
-    return 2;
+  if (x_stride_m < n || y_stride_m < n) {
+    return 2;  // a stride that is too short
   }
-  if (y_stride_m < n) {
-    return 2;
-  }
-  if (m > 0 && n > 0 && x == nullptr) {
-    return 3;
-  }
-  if (n > 0 && w == nullptr) {
-    return 3;
-  }
-  if (n > 0 && b == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && y == nullptr) {
-    return 3;
+  if ((m > 0 && n > 0 && x == nullptr) || (n > 0 && w == nullptr) || (n > 0 && b == nullptr) ||
+      (m > 0 && n > 0 && y == nullptr)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

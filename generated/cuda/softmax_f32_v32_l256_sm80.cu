@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    97db72da60d9  (command, templates and emitter)
-// Body      22ed28f1a1dc  (everything below this comment)
+// Inputs    c8d9125b9000  (command, templates and emitter)
+// Body      e3c4270227f4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_v32_l256_sm80.h"
@@ -413,19 +413,13 @@ extern "C" int tilegen_softmax_f32_v32_l256_sm80_supports(
     const void *x, int64_t x_stride_m,
     void *y, int64_t y_stride_m) {
   if (m < 0 || n < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (x_stride_m < n) {
-    return 2;
+  if (x_stride_m < n || y_stride_m < n) {
+    return 2;  // a stride that is too short
   }
-  if (y_stride_m < n) {
-    return 2;
-  }
-  if (m > 0 && n > 0 && x == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && y == nullptr) {
-    return 3;
+  if ((m > 0 && n > 0 && x == nullptr) || (m > 0 && n > 0 && y == nullptr)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

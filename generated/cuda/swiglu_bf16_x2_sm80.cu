@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = silu(g[m,n]) * u[m,n]
 // Schedule  blocks of 256 threads, 2 accesses each of 8 elements
-// Inputs    50455c7a707d  (command, templates and emitter)
-// Body      fa202dc5fb10  (everything below this comment)
+// Inputs    a1368904f6c3  (command, templates and emitter)
+// Body      8dd563863be7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "swiglu_bf16_x2_sm80.h"
@@ -129,25 +129,14 @@ extern "C" int tilegen_swiglu_bf16_x2_sm80_supports(
     const void *u, int64_t u_stride_m,
     void *y, int64_t y_stride_m) {
   if (m < 0 || n < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (g_stride_m < n) {
-    return 2;
+  if (g_stride_m < n || u_stride_m < n || y_stride_m < n) {
+    return 2;  // a stride that is too short
   }
-  if (u_stride_m < n) {
-    return 2;
-  }
-  if (y_stride_m < n) {
-    return 2;
-  }
-  if (m > 0 && n > 0 && g == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && u == nullptr) {
-    return 3;
-  }
-  if (m > 0 && n > 0 && y == nullptr) {
-    return 3;
+  if ((m > 0 && n > 0 && g == nullptr) || (m > 0 && n > 0 && u == nullptr) ||
+      (m > 0 && n > 0 && y == nullptr)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

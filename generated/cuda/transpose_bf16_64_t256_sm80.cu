@@ -3,8 +3,8 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 64 x 64, 256 threads
-// Inputs    e60d44dd4660  (command, templates and emitter)
-// Body      2c3ee33d773c  (everything below this comment)
+// Inputs    fbf9b1acb718  (command, templates and emitter)
+// Body      e0e368a13e74  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "transpose_bf16_64_t256_sm80.h"
@@ -192,19 +192,13 @@ extern "C" int tilegen_transpose_bf16_64_t256_sm80_supports(
     const void *x, int64_t x_stride_m,
     void *y, int64_t y_stride_n) {
   if (n < 0 || m < 0) {
-    return 1;
+    return 1;  // a negative size
   }
-  if (x_stride_m < n) {
-    return 2;
+  if (x_stride_m < n || y_stride_n < m) {
+    return 2;  // a stride that is too short
   }
-  if (y_stride_n < m) {
-    return 2;
-  }
-  if (m > 0 && n > 0 && x == nullptr) {
-    return 3;
-  }
-  if (n > 0 && m > 0 && y == nullptr) {
-    return 3;
+  if ((m > 0 && n > 0 && x == nullptr) || (n > 0 && m > 0 && y == nullptr)) {
+    return 3;  // elements without an address
   }
   return 0;
 }

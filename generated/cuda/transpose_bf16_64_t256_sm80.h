@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 64 x 64, 256 threads
-// Inputs    e60d44dd4660  (command, templates and emitter)
+// Inputs    fbf9b1acb718  (command, templates and emitter)
 // Body      c1cf65b88152  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

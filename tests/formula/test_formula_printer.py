@@ -18,8 +18,10 @@ from tilegen.emit import c_expr
 from tilegen.emit.c_expr import catalogue, closure, helper_texts, includes_for, print_statements
 from tilegen.emit.c_expr.wrap import wrap
 from tilegen.emit.hygiene import faults
+from tilegen.emit.sweeps import Writer
 from tilegen.errors import TemplateFault, UsageError
 from tilegen.formula.functions import FUNCTIONS
+from tilegen.problems.formula import FormulaProblem
 from tilegen.values import BF16, E4M3, E5M2, F16, F32, F64, I8, I32, TF32, U8, BOOL
 
 BACKENDS = ("c", "cuda")
@@ -151,7 +153,9 @@ def test_every_helper_is_reached_by_some_formula(backend):
         for index in ("i32", "i64"):
             typed = bind(text, index_dtype=index)
             reached |= set(print_statements(typed, backend, {}, {"out": "out"}).helpers)
-    assert set(catalogue(backend)) - reached == set()
+    short = Writer(FormulaProblem(formula="y[n] = exp(x[n])", dtype="bf16"), backend)
+    short.expression(short.problem.typed.statements[0].value)
+    assert set(catalogue(backend)) - reached - set(short.printer.used) == set()
 
 
 def all_helpers(backend: str) -> str:

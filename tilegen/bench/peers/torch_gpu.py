@@ -13,14 +13,11 @@ from tilegen.errors import BuildError
 from tilegen.problems.base import Problem
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.gemm import Gemm
-<<<<<<< HEAD
-from tilegen.values import BF16, E4M3, F16, F32, TF32
-=======
 from tilegen.targets import CudaTarget
 from tilegen.toolchain.build import LIBRARY, run_compiler
 from tilegen.toolchain.cache import cached, digest
 from tilegen.toolchain.find import find_nvcc
->>>>>>> 6f9a6f2 (Time reductions beside a kernel that only reads, on both backends; suites of the memory-bound operators)
+from tilegen.values import BF16, E4M3, F16, F32, TF32
 
 
 class TorchEager(GpuPeer):
