@@ -3,8 +3,8 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    a8dd4ab241ae  (command, templates and emitter)
-// Body      0c81dcc0f930  (everything below this comment)
+// Inputs    55099a3666a6  (command, templates and emitter)
+// Body      6839029460fe  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "add_rmsnorm_bf16_v32_l256_sm80.h"
@@ -53,8 +53,8 @@ __device__ __forceinline__ void store(Element *to, const Pack<Element, kWidth> &
 // Whether a pack that begins at `column` lies in its row and on an address of its own size.
 template <int kWidth, typename Element, typename Column>
 __device__ __forceinline__ bool is_whole(const Element *from, Column column, Column columns) {
-  return column >= 0 && column + kWidth <= columns &&
-         reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) == 0;
+  const bool inside = column >= 0 && column + kWidth <= columns;
+  return inside && reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) == 0;
 }
 
 // A pack; with kCut it may not be whole: its elements in the row are then read one by one, and put

@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  parts of columns, blocks of 32 x 8 threads
-// Inputs    824dca50b90f  (command, templates and emitter)
-// Body      7ac713fd13ec  (everything below this comment)
+// Inputs    b29f362c17cc  (command, templates and emitter)
+// Body      e337094c1e0b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_sum_f32_p32x8_sm80.h"
@@ -161,7 +161,7 @@ __device__ __forceinline__ void finish_columns(
       row_sum[0] = Sum::combine(row_sum[0], more);
     }
     combine_rows<Sum>(row_sum, partials);
-    #pragma unroll
+#pragma unroll
     for (int element = 0; element < kWidth; ++element) {
       if (down == 0 && column + element < columns) {
         y[column + element] = row_sum[element];

@@ -4,8 +4,8 @@
 // Formula   mu = mean(x[m,n], n); d = x[m,n] - mu; y[m,n] = d * rsqrt(mean(d * d, n) + eps) *
 //           w[n] + b[n]
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    0e0ace363754  (command, templates and emitter)
-// Body      94314c704136  (everything below this comment)
+// Inputs    3dd415bab8ea  (command, templates and emitter)
+// Body      3ab27b11efc1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "layernorm_bf16_v32_sm80.h"
@@ -54,8 +54,8 @@ __device__ __forceinline__ void store(Element *to, const Pack<Element, kWidth> &
 // Whether a pack that begins at `column` lies in its row and on an address of its own size.
 template <int kWidth, typename Element, typename Column>
 __device__ __forceinline__ bool is_whole(const Element *from, Column column, Column columns) {
-  return column >= 0 && column + kWidth <= columns &&
-         reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) == 0;
+  const bool inside = column >= 0 && column + kWidth <= columns;
+  return inside && reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) == 0;
 }
 
 // A pack; with kCut it may not be whole: its elements in the row are then read one by one, and put

@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    c8d9125b9000  (command, templates and emitter)
-// Body      e3c4270227f4  (everything below this comment)
+// Inputs    696bdaceda41  (command, templates and emitter)
+// Body      a1f3c4a1c25f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_v32_l256_sm80.h"
@@ -63,8 +63,8 @@ __device__ __forceinline__ void store(Element *to, const Pack<Element, kWidth> &
 // Whether a pack that begins at `column` lies in its row and on an address of its own size.
 template <int kWidth, typename Element, typename Column>
 __device__ __forceinline__ bool is_whole(const Element *from, Column column, Column columns) {
-  return column >= 0 && column + kWidth <= columns &&
-         reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) == 0;
+  const bool inside = column >= 0 && column + kWidth <= columns;
+  return inside && reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) == 0;
 }
 
 // A pack; with kCut it may not be whole: its elements in the row are then read one by one, and put
