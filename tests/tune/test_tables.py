@@ -63,6 +63,11 @@ def test_rows_come_back_sorted_and_a_second_writing_changes_nothing(path):
     assert [p.name for p in path.parent.iterdir()] == ["gemm.toml"]
 
 
+def test_a_problem_of_defaults_alone_has_a_row_too(path):
+    update(path, [dataclasses.replace(row(8), problem="")])
+    assert [r.problem for r in read(path).rows] == [""] and not read(path).faults
+
+
 def test_one_new_row_is_one_hunk_of_a_diff(path):
     update(path, [row(8), row(128)])
     before = path.read_text().splitlines()

@@ -107,6 +107,20 @@ def test_a_default_that_is_wrong_stops_the_search(settings):
         tuner(settings, wrong).tune(CASE, lambda state: None)
 
 
+def test_a_case_that_cannot_be_tuned_costs_itself_alone(settings):
+    cases = [dataclasses.replace(CASE, sizes={"m": m, "n": 24, "k": 24}) for m in (8, 48)]
+
+    def space(problem, where, name, sizes):
+        return candidates.Space(SMALL[:1] if sizes["m"] == 48 else SMALL[1:2])
+
+    wrong = lambda s, p, w, rank: planted(s, p, w, 3 if s is SMALL[1] else 0)  # noqa: E731
+    one = Tuner(settings, local(2), wrong, space)
+    found = one.run(cases, lambda case: lambda state: None)
+    assert [t.row.sizes["m"] for t in found] == [48]
+    ((case, why),) = one.failed
+    assert case.sizes["m"] == 8 and "the default schedule cannot be timed: verify" in why
+
+
 def test_a_second_run_measures_nothing_again(settings, monkeypatch):
     from tilegen.tune import search
 

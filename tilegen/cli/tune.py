@@ -108,6 +108,8 @@ def tune(
             found = tuner.run(cases, lambda case: _teller(bar, case))
         for tuned in found:
             _print(tuned)
+        for case, why in tuner.failed:
+            out.print(f"{case.label()}: not tuned: {why}")
     except KeyboardInterrupt:
         out.print("stopped; what was measured is kept, and the same command goes on from there")
         return 130
@@ -118,7 +120,7 @@ def tune(
         with contextlib.suppress(Exception):
             where_run.close()
     out.print(f"tables: {tables / key}")
-    return 0
+    return 1 if tuner.failed else 0
 
 
 def _cases(

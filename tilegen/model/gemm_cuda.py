@@ -68,27 +68,29 @@ DEVICES = {
 TIE = 0.001
 
 # Nanoseconds: a launch up to the first slice; clusters that start together; a split's exchange of sums.
-LAUNCH, CLUSTER, EXCHANGE = 2300.0, 700.0, 700.0
+LAUNCH, CLUSTER, EXCHANGE = 2300.0, 700.0, 1200.0
 # Bytes a nanosecond between the blocks of a cluster; nanoseconds of the kernel that adds up a workspace.
-PEERS, WORKSPACE = 30.0, 2000.0
+PEERS, WORKSPACE = 20.0, 2000.0
 # Nanoseconds from the request of a step to its products, with which the stages ahead are shared.
 STEP = 700.0
-# How much longer copies of tiles take that lie outside the operand by half.
-OUTSIDE = 1.8
+# Rows of steps that lie outside of an operand, which the copy engines of the device fill a nanosecond.
+OUTSIDE = 16.0
 # Nanoseconds of a tile's results that no other tile hides, besides their bytes.
 RESULTS = 350.0
-# How much longer short steps take that two blocks have to read before either goes on.
+# How much longer steps take of which each block of a pair reads a small part for both.
 COUPLED = 1.25
 # Bytes a nanosecond at which a multiprocessor writes results out of its staging, or from registers.
 STORE, SCATTER = 100.0, 12.0
 # Bytes a nanosecond of the whole device, results written from registers to odd addresses.
-UNALIGNED = 380.0
+UNALIGNED = 1000.0
+# Bytes a nanosecond that one multiprocessor draws from device memory, where few have work left.
+ALONE = 65.0
 # Bytes that shared memory gives in a clock.
 SHARED = 128
 # Part of a peak that ordinary units reach.
 ORDINARY = 0.72
-# Rows of a slice that begin inside a line of L2 touch two.
-STRADDLE = 2.0
+# Rows of a slice that begin inside a line of L2 touch two; those that begin in its middle cost less.
+STRADDLE, MIDDLE = 2.0, 1.25
 # By bytes of the widest copy that the rows' strides allow: how much longer cp.async takes.
 NARROW = {16: 1.0, 8: 1.1, 4: 1.5, 2: 8.0, 1: 8.0}
 # Nanoseconds that a slice of mma.sync waits at its barrier.
@@ -138,23 +140,32 @@ class Call:
     count: int
     bytes: int
 
-    def memory(self, in_flight: float, bytes_moved: float | None = None) -> Term:
+    def memory(
+        self, in_flight: float, bytes_moved: float | None = None, tail: tuple[int, int] = (0, 1)
+    ) -> Term:
         """Device memory, no faster than what is requested ahead allows.
 
         Args:
             in_flight: bytes that are on their way at any time.
             bytes_moved: bytes in all, those that must move if not given.
+            tail: pieces of work of a last wave that leaves multiprocessors idle, and of all waves.
         """
         moved = self.bytes if bytes_moved is None else bytes_moved
         rate = min(self.device.memory, in_flight / self.device.latency)
         why = f"{moved / 1e6:.1f} MB at {rate / 1e3:.2f} TB/s"
-        return Term("device memory", moved / rate / 1e9, why)
+        last, pieces = tail
+        piece = moved / pieces
+        seconds = (moved - last * piece) / rate
+        seconds += max(last * piece / rate, piece / ALONE if last else 0.0)
+        return Term("device memory", seconds / 1e9, why)
 
     @property
     def lines(self) -> float:
         """How many lines of L2 a row of a slice touches, over the fewest."""
         inner = self._inner()
-        return STRADDLE if any(extent % SPAN_BYTES for extent in inner) else 1.0
+        if any(extent % (SPAN_BYTES // 2) for extent in inner):
+            return STRADDLE
+        return MIDDLE if any(extent % SPAN_BYTES for extent in inner) else 1.0
 
     @property
     def narrow(self) -> float:
@@ -181,12 +192,14 @@ class Tiles:
         waves: pieces that the busiest block works off, one after the other.
         turns: pieces that the busiest multiprocessor works off, by all of its blocks.
         active: blocks that have any.
+        tail: pieces of a last wave that is not full, after full ones, and of all waves.
     """
 
     units: int
     waves: int
     turns: int
     active: int
+    tail: tuple[int, int]
 
     @classmethod
     def of(
@@ -199,9 +212,14 @@ class Tiles:
         rows = ceil_div(ceil_div(call.m, bm), together) * together
         units = rows * ceil_div(call.n, bn) * call.count * split
         cluster = max(together, split)
-        processors = call.device.processors // cluster * cluster or call.device.processors
+        # Clusters of four and more do not find room everywhere.
+        room = call.device.processors * (10 if cluster > 2 else 11) // 11
+        processors = room // cluster * cluster or call.device.processors
         places = processors * resident
-        return cls(units, ceil_div(units, places), ceil_div(units, processors), min(units, places))
+        waves = ceil_div(units, places)
+        last = units % places if waves > 1 else 0
+        active = min(units, places)
+        return cls(units, waves, ceil_div(units, processors), active, (last, units))
 
     def busy(self, device: Device) -> float:
         """Part of the device's matrix units that works, over all waves."""
@@ -212,11 +230,13 @@ class Tiles:
         return f"{self.units} tiles in {self.waves} wave{'s' if self.waves > 1 else ''}"
 
 
-def _travel(call: Call, tiles: Tiles, steps: int, slice_bytes: float, shared_bytes: float) -> list:
+def _travel(
+    call: Call, tiles: Tiles, steps: int, slice_bytes: float, shared_bytes: float, lines: float
+) -> list[Term]:
     """The slices' ways from L2 into shared memory: all together, and into the busiest multiprocessor."""
     device = call.device
-    total = tiles.units * steps * shared_bytes * call.lines
-    own = tiles.turns * steps * slice_bytes * call.lines
+    total = tiles.units * steps * shared_bytes * lines
+    own = tiles.turns * steps * slice_bytes * lines
     return [
         Term("L2", total / device.l2 / 1e9, f"{total / 1e6:.0f} MB at {device.l2 / 1e3:.1f} TB/s"),
         Term(
@@ -241,17 +261,22 @@ def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
     clock = call.clock(tiles.busy(call.device))
     shared = (min(bm, call.m) + min(bn, call.n) / schedule.cluster) * bk * size
     phantom = ceil_div(call.m, bm) % schedule.cluster != 0
-    slow = OUTSIDE if 2 * call.m <= bm and bm > 64 else 1.0
-    slow *= COUPLED if schedule.cluster > 1 and bm <= 64 else 1.0
+    # Copies of displaced operands start their rows where lines begin.
+    lines = 1.0 if schedule.repack and _displaced(call) else call.lines
+    coupled = schedule.cluster > 1 and (bm <= 64 or bn // schedule.cluster < 64)
+    slow = COUPLED if coupled else 1.0
     terms = [
-        Term("matrix units", cycles / clock / 1e9 * (PHANTOM if phantom else 1), tiles.why()),
-        *_travel(call, tiles, steps, (bm + bn) * bk * size * slow, shared),
+        Term(
+            "matrix units", cycles / clock / 1e9 * slow * (PHANTOM if phantom else 1), tiles.why()
+        ),
+        *_travel(call, tiles, steps, (bm + bn) * bk * size * slow, shared, lines),
+        _outside(schedule, call, steps),
         Term(
             "latency",
             tiles.waves * steps * STEP / (schedule.stages - 1) / 1e9,
             f"{tiles.waves * steps} steps, {schedule.stages - 1} ahead",
         ),
-        call.memory(tiles.active * (schedule.stages - 1) * schedule.stage_bytes()),
+        call.memory(tiles.active * (schedule.stages - 1) * schedule.stage_bytes(), tail=tiles.tail),
     ]
     hidden = schedule.pingpong or tiles.waves == 1
     stored = bm * bn * call.problem.out_dtype.bytes
@@ -265,6 +290,16 @@ def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
     if schedule.repack:
         terms += _repacking(call)
     return Estimate(schedule, tuple(terms))
+
+
+def _outside(schedule: WgmmaGemm, call: Call, steps: int) -> Term:
+    """Rows of steps that lie outside of A and B: zeros all the same have to be filled in."""
+    bm, bn, _ = schedule.tile
+    along_m, along_n = ceil_div(call.m, bm), ceil_div(call.n, bn)
+    rows = (
+        (along_n * (-call.m % bm) + along_m * (-call.n % bn)) * call.count * schedule.split * steps
+    )
+    return Term("outside", rows / OUTSIDE / 1e9, f"{rows} rows of steps outside the operands")
 
 
 def _exchange(schedule: WgmmaGemm, call: Call, tiles: Tiles) -> Term:
@@ -321,7 +356,7 @@ def _mma(schedule: MmaGemm, call: Call) -> Estimate:
     held = min(tiles.units, device.processors * resident)
     terms = [
         Term("matrix units", cycles / clock / 1e9 * call.narrow, tiles.why()),
-        *_travel(call, tiles, steps, slice_bytes, slice_bytes),
+        *_travel(call, tiles, steps, slice_bytes, slice_bytes, call.lines),
         call.memory(held * (schedule.stages - 1) * slice_bytes),
     ]
     stored = RESULTS + bm * bn * call.problem.out_dtype.bytes / SCATTER / 4
@@ -347,7 +382,7 @@ def _simt(schedule: SimtGemm, call: Call) -> Estimate:
     slice_bytes = (min(bm, call.m) + min(bn, call.n)) * bk * size
     terms = [
         Term("arithmetic", cycles / device.clock / 1e9, tiles.why()),
-        *_travel(call, tiles, steps, slice_bytes, slice_bytes),
+        *_travel(call, tiles, steps, slice_bytes, slice_bytes, call.lines),
         call.memory(tiles.active * resident * slice_bytes),
         Term("start", LAUNCH / 1e9, "launch and first fill", overlaps=False),
     ]

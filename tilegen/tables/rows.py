@@ -66,7 +66,8 @@ class Row:
         lines = ["[[row]]"]
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
-            if value not in ((), {}, "") and item.name != "speedups":
+            told = value not in ((), {}, "") or item.name in _NEEDED
+            if told and item.name != "speedups":
                 lines.append(f"{item.name} = {_toml(value)}")
         if self.speedups:
             lines.append("[row.speedups]")

@@ -138,6 +138,7 @@ class Tuner:
         emit: emits a candidate.
         space: lists the schedules to try, the default first.
         done: cases whose row is in the table, as they are finished.
+        failed: cases that cannot be tuned, with the reason: the default is wrong, or does not compile.
     """
 
     settings: Settings
@@ -145,6 +146,7 @@ class Tuner:
     emit: Emit = candidates.candidate
     space: ListSpace = candidates.space
     done: list[Tuned] = field(default_factory=list)
+    failed: list[tuple[BenchCase, str]] = field(default_factory=list)
     _verdicts: dict[str, Future] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -165,8 +167,7 @@ class Tuner:
             cases: problems with sizes.
             tell: gives the function that is told of a case's progress.
 
-        Raises:
-            CheckFailed: a default schedule is wrong or does not compile.
+        A case that cannot be tuned is kept in `failed`, and the others go on.
         """
         require_known(self.settings.where.backend, self.settings.peers or ())
         shared = self._portfolios(cases)
@@ -178,7 +179,11 @@ class Tuner:
         found: list[Tuned | _Confirmed] = []
         try:
             for search, row in zip(searches, kept):
-                one = self._confirmed(search) if row is None else Tuned(row, search, kept=True)
+                try:
+                    one = self._confirmed(search) if row is None else Tuned(row, search, kept=True)
+                except CheckFailed as error:
+                    self.failed.append((search.case, error.message))
+                    continue
                 found = [self._finished(f, wait=False) for f in [*found, one]]
             tuned = [self._finished(f) for f in found]
             self._cross(tuned)

@@ -11,7 +11,7 @@ from tilegen.bench.peers.base import CpuPeer
 from tilegen.bench.peers.torch_math import expressible, expression
 from tilegen.problems.base import Problem
 from tilegen.problems.gemm import Gemm
-from tilegen.values import BF16, F16, F32, I8, I32
+from tilegen.values import BF16, E4M3, E5M2, F16, F32, I8, I32
 
 # What oneDNN fuses into a linear layer, by our epilogue.
 _FUSED = {"none": "none", "bias": "none", "bias_gelu": "gelu", "residual": "add"}
@@ -19,11 +19,14 @@ _FUSED |= {"relu": "relu", "bias_relu": "relu", "bias_silu": "swish"}
 
 
 def tensor(array: np.ndarray) -> Any:
-    """A PyTorch tensor over the same memory; bf16 through its bits."""
+    """A PyTorch tensor over the same memory; what NumPy lacks through its bits."""
     import torch
 
     if array.dtype == BF16.numpy:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    for kind, name in ((E4M3, "float8_e4m3fn"), (E5M2, "float8_e5m2")):
+        if array.dtype == kind.numpy:
+            return torch.from_numpy(array.view(np.uint8)).view(getattr(torch, name))
     return torch.from_numpy(array)
 
 
