@@ -109,13 +109,11 @@ def _key(kernel: Rendered, tool: Tool, flags: Sequence[str]) -> str:
 
 
 def _gencodes(archs: Sequence[CudaTarget]) -> list[str]:
-    """One flag for each PTX: that of the oldest architecture serves all but those with features of their own."""
-    plain = sorted((a for a in archs if not a.name.endswith("a")), key=lambda a: a.cc)
-    flags = [a.gencode for a in archs if a.name.endswith("a")]
-    if len(plain) > 1:
-        codes = ",".join(a.name for a in plain)
-        return [f"-gencode=arch=compute_{plain[0].cc},code=[{codes}]", *flags]
-    return [*(a.gencode for a in plain), *flags]
+    """The PTX of the oldest architecture serves all, but where one alone has features of its own."""
+    if len(archs) == 1:
+        return [archs[0].gencode]
+    oldest = min(archs, key=lambda a: a.cc)
+    return [f"-gencode=arch=compute_{oldest.cc},code=[{','.join(a.name for a in archs)}]"]
 
 
 def library(
@@ -241,8 +239,7 @@ def library_without_spill(kernel: Rendered, archs: Sequence[CudaTarget] = ()) ->
     """
     path = library(kernel, arch=archs)
     _refuse_spills(kernel, library_reports(path))
-    for arch in archs or (kernel.spec.target,):
-        _refuse_fences(kernel, arch, path)
+    _refuse_fences(kernel, kernel.spec.target, path)
     return path
 
 
