@@ -4,8 +4,8 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  b64 m4x3
-// Inputs    f868cc2352cb  (command, templates and emitter)
-// Body      efa202d4a50f  (everything below this comment)
+// Inputs    dbf210ab001b  (command, templates and emitter)
+// Body      01c5bd55555e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d64_f66359b_b64_m4x3.h"
@@ -389,7 +389,8 @@ static void attend_tile(const struct Call *call, int64_t batch, int64_t head, in
   const int64_t whole_begin = first_key(call, last_row);
   const int64_t whole_end = end_key(call, first_row);
   const int64_t end = end_key(call, last_row);
-  for (int64_t block = first_key(call, first_row); block < end; block += kBlockN) {
+  const int64_t begin = first_key(call, first_row);
+  for (int64_t block = begin; block < end; block += kBlockN) {
     const int keys = end - block < kBlockN ? (int)(end - block) : kBlockN;
     widen(t.k[0], k + block * call->k_stride_seq, call->k_stride_seq, keys, kHeadDim);
     widen(t.v[0], v + block * call->v_stride_seq, call->v_stride_seq, keys, kValueDim);

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b64 m8x3
-// Inputs    432679bd2fb4  (command, templates and emitter)
-// Body      e10d539388e8  (everything below this comment)
+// Inputs    15c6ef070373  (command, templates and emitter)
+// Body      f718b9c8c40b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4.h"
@@ -292,7 +292,8 @@ static void attend_tile(const struct Call *call, int64_t batch, int64_t head, in
   const int64_t whole_begin = first_key(call, last_row);
   const int64_t whole_end = end_key(call, first_row);
   const int64_t end = end_key(call, last_row);
-  for (int64_t block = first_key(call, first_row); block < end; block += kBlockN) {
+  const int64_t begin = first_key(call, first_row);
+  for (int64_t block = begin; block < end; block += kBlockN) {
     const int keys = end - block < kBlockN ? (int)(end - block) : kBlockN;
     const float *const block_k = k + block * call->k_stride_seq;
     const float *const block_v = v + block * call->v_stride_seq;

@@ -3,8 +3,8 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  64x32
-// Inputs    22baea3c2666  (command, templates and emitter)
-// Body      f5726503ec03  (everything below this comment)
+// Inputs    da58366b6921  (command, templates and emitter)
+// Body      a8a7eb97b167  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_backward_bf16_d128_causal_64x32_sm80.h"
@@ -347,13 +347,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   tile.first_row = number / batch_kv_heads * kBlockM;
   tile.batch = number % batch_kv_heads / kv_heads;
   tile.head = number % batch_kv_heads % kv_heads;
-  fetch<kBlockM>(shared.left,
-                 call.k + tile.batch * call.k_stride_batch + tile.head * call.k_stride_head,
-                 call.k_stride_seq, tile.first_row, call.seq_k);
-  fetch<kBlockM>(shared.values,
-                 call.v + tile.batch * call.v_stride_batch + tile.head * call.v_stride_head,
-                 call.v_stride_seq, tile.first_row, call.seq_k);
-
   // Blocks of queries that see a key of the tile: bounds do not fall with the query.
   int first_block = 0;
   int end_block = (call.seq_q + kBlockN - 1) / kBlockN;
@@ -370,6 +363,12 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   float dk[kHeadDim / 8][4] = {};
   float dv[kValueDim / 8][4] = {};
   if (steps > 0) {
+    fetch<kBlockM>(shared.left,
+                   call.k + tile.batch * call.k_stride_batch + tile.head * call.k_stride_head,
+                   call.k_stride_seq, tile.first_row, call.seq_k);
+    fetch<kBlockM>(shared.values,
+                   call.v + tile.batch * call.v_stride_batch + tile.head * call.v_stride_head,
+                   call.v_stride_seq, tile.first_row, call.seq_k);
     fetch_queries(shared.blocks[0], call, delta, tile.batch, first_head, first_block * kBlockN);
   }
 #pragma unroll 1
@@ -392,8 +391,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     add_product<kValueDim>(dv, s, block.values, lane);
     add_product<kHeadDim>(dk, ds, block.right, lane);
   }
-  // No copy outlives the block of threads.
-  copy_wait();
   const int row = tile.first_row + warp * kWarpM;
   store_rows<kHeadDim>(
       call.dk + tile.batch * call.dk_stride_batch + tile.head * call.dk_stride_head,
@@ -452,13 +449,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   tile.batch = number % call.batch_heads / call.heads;
   tile.head = number % call.batch_heads % call.heads;
   const int kv_head = tile.head / call.heads_per_kv;
-  fetch<kBlockM>(shared.left,
-                 call.q + tile.batch * call.q_stride_batch + tile.head * call.q_stride_head,
-                 call.q_stride_seq, tile.first_row, call.seq_q);
-  fetch<kBlockM>(shared.values,
-                 call.d_o + tile.batch * call.d_o_stride_batch + tile.head * call.d_o_stride_head,
-                 call.d_o_stride_seq, tile.first_row, call.seq_q);
-
   // Blocks of keys that some query of the tile sees.
   const int last_row = min(tile.first_row + kBlockM, call.seq_q) - 1;
   const int end_block = (end_key(call, last_row) + kBlockN - 1) / kBlockN;
@@ -480,6 +470,12 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
   float dq[kHeadDim / 8][4] = {};
   if (first_block < end_block) {
+    fetch<kBlockM>(shared.left,
+                   call.q + tile.batch * call.q_stride_batch + tile.head * call.q_stride_head,
+                   call.q_stride_seq, tile.first_row, call.seq_q);
+    fetch<kBlockM>(shared.values,
+                   call.d_o + tile.batch * call.d_o_stride_batch + tile.head * call.d_o_stride_head,
+                   call.d_o_stride_seq, tile.first_row, call.seq_q);
     fetch_keys(shared.blocks[0], call, tile.batch, kv_head, first_block * kBlockN);
   }
 #pragma unroll 1
@@ -498,8 +494,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     differentiate_rows(s, ds, call, tile, lse, row_delta, query, block * kBlockN, lane);
     add_product<kHeadDim>(dq, ds, keys.right, lane);
   }
-  // No copy outlives the block of threads.
-  copy_wait();
   store_rows<kHeadDim>(
       call.dq + tile.batch * call.dq_stride_batch + tile.head * call.dq_stride_head,
       call.dq_stride_seq, tile.first_row + warp * kWarpM, call.seq_q, dq, call.scale, lane);

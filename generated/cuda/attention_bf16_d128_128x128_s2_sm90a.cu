@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    c374fe3af46e  (command, templates and emitter)
+// Inputs    bcfa4df9bf8d  (command, templates and emitter)
 // Body      159c1f9f9d9b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    76cde3350479  (command, templates and emitter)
+// Inputs    fec222d3682d  (command, templates and emitter)
 // Body      94f7efe2793d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

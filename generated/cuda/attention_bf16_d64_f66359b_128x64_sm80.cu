@@ -4,8 +4,8 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    cd99305ca24b  (command, templates and emitter)
-// Body      544081deeae3  (everything below this comment)
+// Inputs    289b1bbf83ea  (command, templates and emitter)
+// Body      202a82fbc7de  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d64_f66359b_128x64_sm80.h"
@@ -395,7 +395,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 
   // Blocks of keys that some query of the tile sees, and those that every query sees whole.
   const int last_row = min(tile.first_row + kBlockM, call.seq_q) - 1;
-  const int end_block = (end_key(call, last_row) + kBlockN - 1) / kBlockN;
+  const int end = end_key(call, last_row);
+  const int end_block = (end + kBlockN - 1) / kBlockN;
   const int first_block = first_key(call, tile.first_row) / kBlockN;
   const int whole_begin = (first_key(call, last_row) + kBlockN - 1) / kBlockN;
   const int whole_end = end_key(call, tile.first_row) / kBlockN;
@@ -405,21 +406,21 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   clear_rows(rows);
   fetch<kBlockM>(shared.q, q, q_stride_seq, tile.first_row, call.seq_q);
   if (end_block > first_block) {
-    fetch<kBlockN>(shared.k, k, k_stride_seq, (end_block - 1) * kBlockN, call.seq_k);
+    fetch<kBlockN>(shared.k, k, k_stride_seq, (end_block - 1) * kBlockN, end);
   }
 #pragma unroll 1
   for (int block = end_block - 1; block >= first_block; --block) {
     // The keys have landed, and every warp is done with the values of the block before.
     copy_wait();
     __syncthreads();
-    fetch<kBlockN>(shared.v, v, v_stride_seq, block * kBlockN, call.seq_k);
+    fetch<kBlockN>(shared.v, v, v_stride_seq, block * kBlockN, end);
     multiply_scores(rows, shared.q, shared.k, warp * kWarpM, lane);
 
     // The values have landed, and every warp is done with the keys.
     copy_wait();
     __syncthreads();
     if (block > first_block) {
-      fetch<kBlockN>(shared.k, k, k_stride_seq, (block - 1) * kBlockN, call.seq_k);
+      fetch<kBlockN>(shared.k, k, k_stride_seq, (block - 1) * kBlockN, end);
     }
     apply_score(rows, call, tile, row, block, lane);
     if (block >= whole_end || block < whole_begin) {

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    afebd86155c7  (command, templates and emitter)
-// Body      52f9724b04aa  (everything below this comment)
+// Inputs    981220218a11  (command, templates and emitter)
+// Body      0a3f6433d120  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_f16_d128_causal_lse_128x64_sm80.h"
@@ -360,7 +360,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 
   // Blocks of keys that some query of the tile sees, and those that every query sees whole.
   const int last_row = min(tile.first_row + kBlockM, call.seq_q) - 1;
-  const int end_block = (end_key(call, last_row) + kBlockN - 1) / kBlockN;
+  const int end = end_key(call, last_row);
+  const int end_block = (end + kBlockN - 1) / kBlockN;
   const int first_block = 0;
   const int whole_end = end_key(call, tile.first_row) / kBlockN;
   const int row = tile.first_row + warp * kWarpM + lane / 4;
@@ -369,21 +370,21 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   clear_rows(rows);
   fetch<kBlockM>(shared.q, q, q_stride_seq, tile.first_row, call.seq_q);
   if (end_block > first_block) {
-    fetch<kBlockN>(shared.k, k, k_stride_seq, (end_block - 1) * kBlockN, call.seq_k);
+    fetch<kBlockN>(shared.k, k, k_stride_seq, (end_block - 1) * kBlockN, end);
   }
 #pragma unroll 1
   for (int block = end_block - 1; block >= first_block; --block) {
     // The keys have landed, and every warp is done with the values of the block before.
     copy_wait();
     __syncthreads();
-    fetch<kBlockN>(shared.v, v, v_stride_seq, block * kBlockN, call.seq_k);
+    fetch<kBlockN>(shared.v, v, v_stride_seq, block * kBlockN, end);
     multiply_scores(rows, shared.q, shared.k, warp * kWarpM, lane);
 
     // The values have landed, and every warp is done with the keys.
     copy_wait();
     __syncthreads();
     if (block > first_block) {
-      fetch<kBlockN>(shared.k, k, k_stride_seq, (block - 1) * kBlockN, call.seq_k);
+      fetch<kBlockN>(shared.k, k, k_stride_seq, (block - 1) * kBlockN, end);
     }
     if (block >= whole_end) {
       mask_scores(rows, call, tile, row, block, lane);

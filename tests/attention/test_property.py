@@ -45,23 +45,28 @@ def problems(draw, dims, dtypes):
     options["align"] = draw(st.sampled_from(["bottom_right", "top_left"]))
     options["lse"] = draw(st.booleans())
     options["sinks"] = draw(st.booleans())
+    if not any(word in options["mask"] + options["score"] for word in ("k[", "bias")):
+        options["page"] = draw(st.sampled_from([0, 0, 16, 64]))
     if "group" in options["mask"]:
         options["operands"] = "group:i32,group_k:i32"
     elif "[b]" in options["mask"]:
         options["operands"] = "length:i32" if "length" in options["mask"] else "begin:i32"
-    return {n: v for n, v in options.items() if v not in ("", False)}
+    return {n: v for n, v in options.items() if v not in ("", False, 0)}
 
 
 @st.composite
-def sizes(draw, tile):
+def sizes(draw, tile, page=0):
     kv_heads = draw(st.integers(1, 2))
-    return {
+    found = {
         "batch": draw(st.integers(1, 2)),
         "heads": kv_heads * draw(st.integers(1, 3)),
         "kv_heads": kv_heads,
         "seq_q": draw(st.integers(1, 2 * tile[0] + 3)),
-        "seq_k": draw(st.integers(1, 3 * tile[1] + 3)),
     }
+    keys = draw(st.integers(1, 3 * tile[1] + 3))
+    if page:
+        return found | {"pages": draw(st.integers(1, 9)), "seq_pages": -(-keys // page)}
+    return found | {"seq_k": keys}
 
 
 def legal(target, options, schedule):
@@ -81,7 +86,8 @@ def test_c_kernels(data):
     kernel = render(legal(target, options, schedule))
     loaded = cpu.load(kernel.plan, build.library(kernel), kernel.symbol)
     for seed in range(3):
-        case = Case(data.draw(sizes((48, 64))), seed, seed % 2, seed)
+        page = kernel.plan.problem.page
+        case = Case(data.draw(sizes((48, 64), page)), seed, seed % 2, seed)
         arrays, scalars, expected = prepare(kernel.plan, case)
         loaded.run({n: g.array for n, g in arrays.items()}, scalars)
         worst, where = compare(kernel.plan, arrays, expected)
@@ -99,6 +105,7 @@ def test_cuda_kernels_in_the_simulator(data):
     decode = {
         "block": data.draw(st.sampled_from([16, 32])),
         "rows": data.draw(st.sampled_from([16, 32])),
+        "blocks": data.draw(st.sampled_from([1, 264])),
     }
     schedules = [{"tile": tile}, {"schedule": "decode", **decode}]
     if target == "sm_90a":
@@ -106,7 +113,7 @@ def test_cuda_kernels_in_the_simulator(data):
     kernel = render(legal(target, options, data.draw(st.sampled_from(schedules))))
     build.require_no_spill(kernel, kernel.spec.target)
     extents = kernel.plan.schedule.tile_extents()
-    chosen = data.draw(sizes(extents))
+    chosen = data.draw(sizes(extents, kernel.plan.problem.page))
     order = data.draw(st.sampled_from(["deterministic", "lazy", "random"]))
     seed = data.draw(st.integers(0, 9))
     found = simulate_case(kernel, chosen, Options(order=order, seed=seed), multiprocessors=2)

@@ -42,6 +42,8 @@ def context(plan: Plan) -> dict[str, Any]:
     arrays = [t for t in problem.tensors() if t.name not in beside]
     scalars = [s for s in problem.scalars() if s.name != "scale"]
     position = _position_type(keys) if cuda else "int64_t"
+    ends = _bound_lines(problem, keys.ends, call, "end", position)
+    firsts = _bound_lines(problem, keys.firsts, call, "first", position)
     score = _function(problem.score_formula(), "score", problem.shifted, cuda, call)
     rest = _function(keys.rest, "mask", problem.shifted, cuda, call)
     backend = plan.target.backend
@@ -57,8 +59,9 @@ def context(plan: Plan) -> dict[str, Any]:
         "helpers": [*helpers, *dict.fromkeys([*score["own"], *rest["own"]])],
         "score_lines": score["lines"],
         "mask_lines": rest["lines"],
-        "end_lines": _bound_lines(problem, keys.ends, call, "end", position),
-        "first_lines": _bound_lines(problem, keys.firsts, call, "first", position),
+        "end_lines": ends,
+        "first_lines": firsts,
+        "clamps": int(any("clamp_key" in line for line in (*ends, *firsts))),
         "position_type": position,
         "has_first": int(bool(keys.firsts)),
         "formula_comment": comment(_mask_sentence(problem)),
@@ -68,6 +71,7 @@ def context(plan: Plan) -> dict[str, Any]:
         "call_assignments": tensors.assignments(arrays, scalars, cuda),
         "writes_lse": int(problem.lse),
         "has_sinks": int(problem.sinks),
+        **_page_names(problem, cuda),
         # A formula's score is in natural units; without one the scale is folded into the exponential.
         "weight_factor": "kLog2E" if problem.score else f"{call}scale * kLog2E",
         "score_factor": f"{call}scale" if problem.score else f"{call}scale * kLog2E",
@@ -155,6 +159,28 @@ def _batch_names(keys: KeyRange, cuda: bool) -> dict[str, Any]:
         "bounds_by_batch": int(needed),
         "batch_parameter": ("int b, " if cuda else "int64_t b, ") if needed else "",
         "batch_argument": ("tile.batch, " if cuda else "batch, ") if needed else "",
+    }
+
+
+def _page_names(problem: Attention, cuda: bool) -> dict[str, Any]:
+    """How blocks of keys and values are found: in their sequence, or by the table in their page."""
+    paged = bool(problem.page)
+    names: dict[str, Any] = {}
+    for x in ("k", "v"):
+        batch = (
+            f"tile.batch * {x}_stride_batch + " if cuda else f"batch * call->{x}_stride_batch + "
+        )
+        names[f"{x}_batch"] = "" if paged else batch
+        names[f"{x}_pages"] = f"{x}_stride_page, pages, " if paged else ""
+        names[f"{x}_block"] = f"{x} + block * call->{x}_stride_seq"
+        if paged:
+            names[f"{x}_block"] = f"page_{x}"
+    return names | {
+        "page": problem.page,
+        "seq_keys": "seq_pages * kPage" if paged else "seq_k",
+        "key_sizes": "pages, seq_pages" if paged else "seq_k",
+        "outer": "page" if paged else "batch",
+        "fetch_block": "fetch_block" if paged else "fetch<kBlockN>",
     }
 
 

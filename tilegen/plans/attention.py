@@ -24,6 +24,7 @@ _EXTENTS |= {n: ("seq_k", "kv_heads") for n in ("k", "v", "dk", "dv")}
 def head_refusals(problem: Attention) -> tuple[Refusal, ...]:
     """Calls whose heads do not divide, or whose sizes leave 32-bit positions."""
     tiles = "batch * heads"
+    too_long = f"seq_pages > {MOST // problem.page}" if problem.page else f"seq_k > {MOST}"
     return (
         Refusal(
             4,
@@ -32,7 +33,7 @@ def head_refusals(problem: Attention) -> tuple[Refusal, ...]:
         ),
         Refusal(
             5,
-            f"batch > {MOST} || heads > {MOST} || seq_q > {MOST} || seq_k > {MOST} || "
+            f"batch > {MOST} || heads > {MOST} || seq_q > {MOST} || {too_long} || "
             f"(seq_q > 0 && {tiles} > {MOST} / seq_q)",
             f"a size, or batch * heads * seq_q, is above {MOST}",
         ),
@@ -43,19 +44,27 @@ def distance_refusals(problem: Attention) -> tuple[Refusal, ...]:
     """Sequences whose distances leave the exact range of the short conversion to float."""
     if not reads_distance(problem):
         return ()
-    condition = f"seq_q > {LONGEST_DISTANCE} || seq_k > {LONGEST_DISTANCE}"
+    keys = f"seq_k > {LONGEST_DISTANCE}"
+    if problem.page:
+        keys = f"seq_pages > {LONGEST_DISTANCE // problem.page}"
+    condition = f"seq_q > {LONGEST_DISTANCE} || {keys}"
     reason = f"a sequence of more than {LONGEST_DISTANCE} whose positions become floats"
     return (Refusal(8, condition, reason),)
 
 
 def alignment_refusals(
-    mover: str, names: Sequence[str] = ("q", "k", "v", "o")
+    problem: Attention, mover: str, names: Sequence[str] = ("q", "k", "v", "o")
 ) -> tuple[Refusal, ...]:
     """Calls whose arrays or strides are not whole units of 16 bytes; elements are 2 bytes."""
     pointers = " || ".join(f"reinterpret_cast<uintptr_t>({n}) % 16 != 0" for n in names)
     strides = []
     for name in names:
         seq, heads = _EXTENTS[name]
+        if problem.page and name in ("k", "v"):
+            strides += [f"(pages > 1 && {name}_stride_page % 8 != 0)"]
+            strides += [f"{name}_stride_seq % 8 != 0"]
+            strides += [f"(kv_heads > 1 && {name}_stride_head % 8 != 0)"]
+            continue
         for dim, extent in (("batch", "batch"), ("seq", seq), ("head", heads)):
             strides.append(f"({extent} > 1 && {name}_stride_{dim} % 8 != 0)")
     return (

@@ -78,7 +78,7 @@ class MmaAttentionBackwardPlan(Plan):
         keys = f"seq_k > 0 && batch * kv_heads > {MOST} / seq_k"
         return (
             head_refusals(self.problem)
-            + alignment_refusals("cp.async moves", names)
+            + alignment_refusals(self.problem, "cp.async moves", names)
             + (Refusal(9, keys, f"batch * kv_heads * seq_k is above {MOST}"),)
         )
 

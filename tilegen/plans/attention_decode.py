@@ -96,7 +96,7 @@ class DecodeAttentionPlan(Plan):
     def refusals(self) -> tuple[Refusal, ...]:
         return (
             head_refusals(self.problem)
-            + alignment_refusals("cp.async moves")
+            + alignment_refusals(self.problem, "cp.async moves")
             + distance_refusals(self.problem)
         )
 

@@ -78,7 +78,7 @@ class MmaAttentionPlan(Plan):
     def refusals(self) -> tuple[Refusal, ...]:
         return (
             head_refusals(self.problem)
-            + alignment_refusals("cp.async moves")
+            + alignment_refusals(self.problem, "cp.async moves")
             + distance_refusals(self.problem)
         )
 

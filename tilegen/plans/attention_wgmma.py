@@ -98,7 +98,7 @@ class WgmmaAttentionPlan(Plan):
     def refusals(self) -> tuple[Refusal, ...]:
         return (
             head_refusals(self.problem)
-            + alignment_refusals("the copy engine moves")
+            + alignment_refusals(self.problem, "the copy engine moves")
             + distance_refusals(self.problem)
         )
 

@@ -23,7 +23,7 @@ from tilegen.problems.attention_formulas import (
     canonical,
 )
 from tilegen.problems.base import Arrays, Expected, Problem, Scalar, Size, Sizes, Tensor
-from tilegen.values import BF16, F16, F32, DType, dtype, nearest
+from tilegen.values import BF16, F16, F32, I32, DType, dtype, nearest
 
 DTYPES = (F16, BF16, F32)
 ALIGNMENTS = ("bottom_right", "top_left")
@@ -35,6 +35,7 @@ _RESERVED = (
     "o",
     "lse",
     "sink",
+    "table",
     "d_o",
     "dq",
     "dk",
@@ -114,6 +115,12 @@ class Attention(Problem):
     sinks: bool = option(
         False, "A score sink[h] more in every softmax of head h, which has no value.", kind=bool
     )
+    page: int = option(
+        0,
+        "Keys of a page: k and v are a cache of pages, which table[b,n] names for sequence b; 0: no pages.",
+        kind=int,
+        unit="keys",
+    )
     lse: bool = option(False, "Also write the log-sum-exp of every row of scores.", kind=bool)
 
     operator: ClassVar[str] = "attention"
@@ -146,6 +153,10 @@ class Attention(Problem):
                     f"--{flag}: {extent} is not a multiple of 8 from 8 to 1024",
                     "Common: 64, 80, 96, 128, 192, 256.",
                 )
+        if self.page < 0 or self.page % 16:
+            raise UsageError(
+                f"--page: {self.page} keys are no multiple of 16", "Common: 16, 64, 128, 256."
+            )
         _ = self.formulas  # binds them, so that a wrong one fails here
 
     @functools.cached_property
@@ -163,6 +174,12 @@ class Attention(Problem):
                 raise UsageError(
                     f"--operands: the formulas have no operand '{name}'{nearest(name, names)}",
                     f"Their operands: {', '.join(names) or 'none'}",
+                )
+        for tensor in (t for f in found for t in f.tensors()):
+            if self.page and "seq_k" in tensor.dims:
+                raise FormulaError(
+                    f"'{tensor.name}' is read by key, and the keys of a paged cache have no such array",
+                    "Operands of b, h and i are read; keys in use: --mask 'j < length[b]'.",
                 )
         for name in [*names, *(n for f in found for n in f.formula.intermediates)]:
             c_ident(name)
@@ -210,18 +227,28 @@ class Attention(Problem):
             words.append("tl")
         if self.sinks:
             words.append("sinks")
+        if self.page:
+            words.append(f"p{self.page}")
         if self.lse:
             words.append("lse")
         return words
 
     def sizes(self) -> tuple[Size, ...]:
+        keys = [Size("seq_k", "keys of a sequence")]
+        if self.page:
+            keys = [Size("pages", "pages of the cache")]
+            keys += [Size("seq_pages", f"pages of a sequence, of {self.page} keys each")]
         return (
             Size("batch", "number of sequences"),
             Size("heads", "heads of q and o"),
             Size("kv_heads", "heads of k and v, a divisor of heads"),
             Size("seq_q", "queries of a sequence"),
-            Size("seq_k", "keys of a sequence"),
+            *keys,
         )
+
+    def keys(self, sizes: Sizes) -> int:
+        """Keys of a sequence."""
+        return sizes["seq_pages"] * self.page if self.page else sizes["seq_k"]
 
     def tensors(self) -> tuple[Tensor, ...]:
         found = []
@@ -232,9 +259,16 @@ class Attention(Problem):
         ):
             strides = tuple(f"{name}_stride_{d}" for d in ("batch", "seq", "head"))
             dims = ("batch", seq, heads, str(dim))
+            if self.page and name != "q":
+                strides = (f"{name}_stride_page", *strides[1:])
+                dims = ("pages", str(self.page), heads, str(dim))
             found.append(Tensor(name, "input", self.dtype, dims, strides, text, any_order=True))
         for f in self.formulas:
             found += f.tensors()
+        if self.page:
+            text = "the pages of every sequence, in order, each below pages"
+            dims, strides = ("batch", "seq_pages"), ("table_stride_batch",)
+            found.append(Tensor("table", "input", I32, dims, strides, text))
         if self.sinks:
             text = "a score a head that takes weight and gives no value"
             found.append(Tensor("sink", "input", F32, ("heads",), (), text))
@@ -257,7 +291,7 @@ class Attention(Problem):
         return ["heads is a multiple of kv_heads.", "scale is finite and above 0."]
 
     def flops(self, sizes: Sizes) -> int:
-        pairs = sizes["batch"] * sizes["heads"] * self._pairs(sizes["seq_q"], sizes["seq_k"])
+        pairs = sizes["batch"] * sizes["heads"] * self._pairs(sizes["seq_q"], self.keys(sizes))
         return 2 * pairs * (self.head_dim + self.value_dim)
 
     def _pairs(self, seq_q: int, seq_k: int) -> int:
@@ -266,6 +300,18 @@ class Attention(Problem):
             return seq_q * seq_k
         rows = np.arange(seq_q, dtype=np.int64) + 1 + (seq_k - seq_q if self.shifted else 0)
         return int(np.clip(rows, 0, seq_k).sum())
+
+    def draw(self, sizes: Sizes, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Random inputs; integers of the batch are numbers of keys, a table names any pages."""
+        drawn = super().draw(sizes, rng)
+        for tensor in (t for f in self.formulas for t in f.tensors()):
+            if tensor.dims == ("batch",) and not tensor.dtype.is_float:
+                counts = rng.integers(0, self.keys(sizes) + 1, sizes["batch"])
+                drawn[tensor.name] = counts.astype(tensor.dtype.numpy)
+        if self.page:
+            shape = (sizes["batch"], sizes["seq_pages"])
+            drawn["table"] = rng.integers(0, max(1, sizes["pages"]), shape).astype(np.int32)
+        return drawn
 
     def draw_scalars(self, rng: np.random.Generator) -> dict[str, float]:
         drawn = super().draw_scalars(rng)
@@ -304,4 +350,8 @@ class Attention(Problem):
             (1, 6, 2, bm + 59, 3 * bn + 1),
         ]
         names = ("batch", "heads", "kv_heads", "seq_q", "seq_k")
-        return [dict(zip(names, shape)) for shape in shapes]
+        found = [dict(zip(names, shape)) for shape in shapes]
+        for sizes in found if self.page else ():
+            sizes["seq_pages"] = -(-sizes.pop("seq_k") // self.page)
+            sizes["pages"] = sizes["batch"] * sizes["seq_pages"] + 1
+        return found

@@ -31,7 +31,7 @@ class AttentionBackward(Attention):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("score", "sinks", "lse"):
+        for name in ("score", "sinks", "page", "lse"):
             if getattr(self, name):
                 raise UsageError(
                     f"--{name}: the backward pass has no such option",

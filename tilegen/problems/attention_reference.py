@@ -58,7 +58,8 @@ def weigh(
     kv_head: int,
 ) -> Head:
     """The scores of a query head, in float64."""
-    q, k, v = (np.asarray(arrays[n][b, :, h if n == "q" else kv_head], np.float64) for n in "qkv")
+    q = np.asarray(arrays["q"][b, :, h], np.float64)
+    k, v = (_keys(problem, arrays, n, b, kv_head) for n in "kv")
     seq_q, seq_k = len(q), len(k)
     s = (q @ k.T) * scalars["scale"]
     sums = F32.epsilon * (4 * problem.head_dim**0.5 + 8)
@@ -88,6 +89,14 @@ def weigh(
         else:
             seen = seen & value.astype(bool)
     return Head(np.where(seen, s, -np.inf), np.where(seen, error, 0.0), q, k, v)
+
+
+def _keys(problem: Attention, arrays: Arrays, name: str, b: int, kv_head: int) -> np.ndarray:
+    """Keys, or values, of a sequence and head in float64, from its pages where there are pages."""
+    if not problem.page:
+        return np.asarray(arrays[name][b, :, kv_head], np.float64)
+    pages = arrays[name][arrays["table"][b], :, kv_head]
+    return np.asarray(pages, np.float64).reshape(-1, pages.shape[-1])
 
 
 def _own(array: np.ndarray, f, name: str, b: int, h: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +10,7 @@ from typing import ClassVar
 from tilegen.fields import option
 from tilegen.problems.attention import Attention
 from tilegen.schedules.base import Schedule, Violation
-from tilegen.schedules.rules import tile_rank
+from tilegen.schedules.rules import tile_rank, whole_pages
 from tilegen.targets import CpuTarget
 from tilegen.values import Tile
 
@@ -41,7 +42,9 @@ class BlockedAttention(Schedule):
 
     @classmethod
     def default(cls, problem: Attention, target: CpuTarget) -> BlockedAttention:
-        return cls() if target.vector_registers >= 32 else cls(Tile((4, 3)))
+        micro = Tile((8, 3)) if target.vector_registers >= 32 else Tile((4, 3))
+        # The longest block up to 64 keys that divides a page.
+        return cls(micro, math.gcd(64, problem.page) if problem.page else 64)
 
     def lanes(self, target: CpuTarget) -> int:
         """Floats of a vector register."""
@@ -83,6 +86,7 @@ class BlockedAttention(Schedule):
             )
         if not 1 <= self.block <= 512:
             broken.append(Violation("block", f"a block has 1 to 512 keys, not {self.block}"))
+        broken += whole_pages("block", max(1, self.block), problem.page)
         stack = self.stack_bytes(problem, target)
         if stack > STACK:
             broken.append(

@@ -10,6 +10,7 @@ from tilegen.fields import option
 from tilegen.problems.attention import Attention
 from tilegen.schedules.attention_mma import PAD
 from tilegen.schedules.base import Schedule, Violation
+from tilegen.schedules.rules import whole_pages
 from tilegen.targets import CudaTarget
 from tilegen.values import BF16, F16
 
@@ -106,6 +107,7 @@ class DecodeAttention(Schedule):
             broken.append(Violation("blocks", f"{self.blocks} thread blocks: 1 to 65536"))
         if broken:
             return broken
+        broken += whole_pages("block", self.block, problem.page)
         needed = self.registers(problem)
         allowed = min(target.registers_thread, target.registers_sm // (32 * self.warps))
         if needed > allowed:

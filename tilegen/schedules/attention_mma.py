@@ -9,7 +9,7 @@ from typing import ClassVar
 from tilegen.fields import option
 from tilegen.problems.attention import Attention
 from tilegen.schedules.base import Schedule, Violation
-from tilegen.schedules.rules import tile_rank
+from tilegen.schedules.rules import tile_rank, whole_pages
 from tilegen.targets import CudaTarget
 from tilegen.values import BF16, F16, Tile
 
@@ -90,6 +90,7 @@ class MmaAttention(Schedule):
             broken.append(Violation("tile", f"{n} keys in a block: multiples of 16 up to 128"))
         if broken:
             return broken
+        broken += whole_pages("tile", n, problem.page)
         needed = self.registers(problem)
         allowed = min(target.registers_thread, target.registers_sm // (32 * self.warps))
         if needed > allowed:

@@ -70,6 +70,8 @@ class WgmmaAttention(Schedule):
             return Violation("target", f"wgmma needs sm_90a, not {target}")
         if problem.dtype not in (F16, BF16):
             return Violation("dtype", f"the wgmma schedule takes f16 and bf16, not {problem.dtype}")
+        if problem.page:
+            return Violation("page", "the wgmma schedule copies whole sequences, no pages")
         for name in ("head_dim", "value_dim"):
             extent = getattr(problem, name)
             if extent % 16 or extent > 256:

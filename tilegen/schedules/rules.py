@@ -6,6 +6,15 @@ from tilegen.schedules.base import Violation
 from tilegen.values import Tile
 
 
+def whole_pages(field: str, block: int, page: int) -> list[Violation]:
+    """A violation if blocks of keys cross the borders of a paged cache's pages."""
+    if not page or page % block == 0:
+        return []
+    return [
+        Violation(field, f"blocks of {block} keys do not divide a page of {page}: none may cross a page")
+    ]
+
+
 def tile_rank(field: str, tile: Tile, rank: int) -> list[Violation]:
     """A violation if the tile does not have `rank` extents."""
     if len(tile) == rank:

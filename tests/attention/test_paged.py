@@ -1,0 +1,62 @@
+"""A paged cache: the same result as keys in a row, whatever lies in pages that are not in use."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.attention.kernels import C, attend, reference, simulates, spec
+from tilegen.errors import FormulaError, IllegalSchedule, UsageError
+
+TARGETS = [
+    C,
+    pytest.param(
+        "sm_80", marks=pytest.mark.skipif(not simulates(), reason="no nvcc or no C++ compiler")
+    ),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_keys_are_found_by_the_table_and_others_are_not_read(target):
+    rng = np.random.default_rng(4)
+    lengths, page, seq_pages = np.array([37, 0, 64], np.int32), 16, 4
+    pages = rng.permutation(15)[: 3 * seq_pages].reshape(3, seq_pages).astype(np.int32)
+    k, v = (np.full((15, page, 2, 16), np.nan, np.float32) for _ in range(2))
+    dense = {name: rng.standard_normal((3, 64, 2, 16)).astype(np.float16) for name in "kv"}
+    for b, length in enumerate(lengths):
+        for j in range(length):
+            k[pages[b, j // page], j % page] = dense["k"][b, j]
+            v[pages[b, j // page], j % page] = dense["v"][b, j]
+    q = rng.standard_normal((3, 2, 6, 16)).astype(np.float16)
+    kind = {"dtype": "f32"} if target == C else {"dtype": "f16", "schedule": "decode"}
+    o = attend(
+        target,
+        q,
+        k,
+        v,
+        scale=0.25,
+        head_dim=16,
+        page=page,
+        mask="j < length[b]",
+        operands="length:i32",
+        arrays={"table": pages, "length": lengths},
+        **kind,
+    )
+    seen = (np.arange(64) < lengths[:, None])[:, None, None, :]
+    want = reference(q, dense["k"], dense["v"], seen, 0.25)[0]
+    np.testing.assert_allclose(o, want, atol=2e-3 if target != C else 1e-5)
+
+
+@pytest.mark.parametrize(
+    "options, error, words",
+    [
+        ({"page": 24}, UsageError, ["--page", "24", "multiple of 16"]),
+        ({"page": 16, "tile": "128x64"}, IllegalSchedule, ["64 keys", "page of 16", "Legal:"]),
+        ({"page": 16, "score": "s + bias[h,j]"}, FormulaError, ["'bias'", "paged"]),
+    ],
+)
+def test_wrong_options_are_refused_in_words(options, error, words):
+    with pytest.raises(error) as raised:
+        spec("sm_80", dtype="f16", **options)
+    text = f"{raised.value.message}\n{raised.value.hint}"
+    assert all(word in text for word in words), text
