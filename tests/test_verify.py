@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
-from tilegen.errors import CheckFailed
+from tilegen.errors import CheckFailed, TilegenError
 from tilegen.plans import make_plan
 from tilegen.spec import KernelSpec
 from tilegen.verify.guarded import guarded
@@ -102,6 +104,8 @@ def test_guarded_arrays_are_poisoned_and_placed(dtype, shape):
 
 
 def doubled(text: str) -> int:
+    if text == "die":
+        os._exit(1)
     if not text.isdigit():
         raise CheckFailed(f"'{text}' is no number", "Give digits.")
     return 2 * int(text)
@@ -113,3 +117,6 @@ def test_work_in_other_processes_comes_back_in_order_and_so_do_errors():
     with pytest.raises(CheckFailed, match="'two' is no number") as error:
         next(results)
     assert error.value.hint == "Give digits."
+    with pytest.raises(TilegenError, match="one of 2 processes died") as error:
+        list(each(doubled, ["1", "die"], jobs=2))
+    assert "--jobs 1" in error.value.hint

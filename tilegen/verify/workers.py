@@ -6,7 +6,10 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
+
+from tilegen.errors import TilegenError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,6 +38,7 @@ def each(
 
     Raises:
         Whatever the function raises, at the place of that item.
+        TilegenError: a process died, for want of memory or by a signal.
     """
     jobs = min(jobs or min(processors(), MOST_JOBS), len(items))
     if jobs <= 1:
@@ -45,6 +49,11 @@ def each(
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         try:
             yield from pool.map(function, items)
+        except BrokenProcessPool:
+            raise TilegenError(
+                f"one of {jobs} processes died, for want of memory or by a signal",
+                "Try fewer at once: --jobs 1.",
+            ) from None
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
