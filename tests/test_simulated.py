@@ -55,3 +55,10 @@ def test_plan_shows_conflicts_and_sectors(tilegen):
     lines = json.loads(ran.out)[0]["costs"]["lines"]
     assert all(entry["sectors"] >= entry["ideal_sectors"] for entry in lines)
     assert any(entry["sectors"] > entry["ideal_sectors"] > 0 for entry in lines)
+    sizes = [
+        word
+        for name, n in json.loads(ran.out)[0]["costs"]["sizes"].items()
+        for word in (f"--{name}", n)
+    ]
+    ran = tilegen("simulate", "softmax", "--target", "sm_80", *sizes, "--costs", "--json")
+    assert json.loads(ran.out)[0]["lines"] == lines

@@ -20,7 +20,7 @@ from tilegen.simulate import Options, report
 from tilegen.simulate import as_json as simulate_json
 from tilegen.targets import CudaTarget
 from tilegen.verify.own import run_plan
-from tilegen.verify.simulated import simulate_case
+from tilegen.verify.simulated import costs_by_line, simulate_case
 from tilegen.verify.workers import each
 
 ORDERS = ("deterministic", "lazy", "random")
@@ -139,4 +139,7 @@ def _one(
 ) -> tuple[bool, dict[str, object], str]:
     """Simulate a kernel: whether it is right, the result for JSON, and the report."""
     found = simulate_case(work[0], sizes, work[1], multiprocessors)
-    return found.ok, found.as_dict(), found.text(costs)
+    row = found.as_dict()
+    if costs:
+        row["lines"] = costs_by_line(found.outcomes)
+    return found.ok, row, found.text(costs)
