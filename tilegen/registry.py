@@ -19,6 +19,7 @@ _PROBLEMS = {
     "attention_backward": "tilegen.problems.attention_backward:AttentionBackward",
     "formula": "tilegen.problems.formula:FormulaProblem",
     "gemm": "tilegen.problems.gemm:Gemm",
+    "gated_gemm": "tilegen.problems.gated_gemm:GatedGemm",
     "grouped_gemm": "tilegen.problems.grouped_gemm:GroupedGemm",
 }
 
@@ -33,6 +34,7 @@ _SCHEDULES = [
     "tilegen.schedules.attention_backward_mma:MmaAttentionBackward",
     "tilegen.schedules.gemm_wgmma:WgmmaGemm",
     "tilegen.schedules.gemm_wgmma_grouped:WgmmaGroupedGemm",
+    "tilegen.schedules.gemm_wgmma_gated:WgmmaGatedGemm",
     "tilegen.schedules.attention_blocked:BlockedAttention",
     "tilegen.schedules.gemm_simt:SimtGemm",
     "tilegen.schedules.gemm_mma:MmaGemm",

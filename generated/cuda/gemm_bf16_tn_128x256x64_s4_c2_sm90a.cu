@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2
-// Inputs    07dae3b20118  (command, templates and emitter)
+// Inputs    d4c2e41f8e2d  (command, templates and emitter)
 // Body      102e668d0f65  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s5 c2 pp
-// Inputs    109b30a40a4c  (command, templates and emitter)
+// Inputs    5b2adbf8fe2e  (command, templates and emitter)
 // Body      c9ead1b86403  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    6c98b9d25d8e  (command, templates and emitter)
+// Inputs    16e60e05a5bd  (command, templates and emitter)
 // Body      30f16c3c695f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  128x256x64 s4
-// Inputs    b87d776f56e4  (command, templates and emitter)
+// Inputs    21284fb35939  (command, templates and emitter)
 // Body      33b2888ef1ab  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

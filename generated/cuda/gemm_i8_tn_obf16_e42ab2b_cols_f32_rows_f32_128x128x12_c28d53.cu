@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2 pp
-// Inputs    63cc1c9ef9f5  (command, templates and emitter)
+// Inputs    603b6e47b847  (command, templates and emitter)
 // Body      04aa61c56f0a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

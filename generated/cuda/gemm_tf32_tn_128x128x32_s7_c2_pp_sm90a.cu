@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s7 c2 pp
-// Inputs    23f08ee5cda6  (command, templates and emitter)
+// Inputs    2cb963356056  (command, templates and emitter)
 // Body      f882dcc38bf0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

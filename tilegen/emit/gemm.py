@@ -26,7 +26,7 @@ def context(plan: Plan) -> dict[str, Any]:
     printed = print_statements(
         problem.typed,
         plan.target.backend,
-        {"acc": "acc", **reads, **scalars},
+        {**{name: name for name in problem.typed.specials}, **reads, **scalars},
         {t.name: places[t.name] for t in arrays if t.is_written},
     )
     helpers = helper_texts([*plan.helpers, *printed.helpers], plan.target.backend)

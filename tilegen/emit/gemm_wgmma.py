@@ -70,12 +70,14 @@ def _maps(plan: WgmmaGemmPlan, tiled: Tensor | None) -> dict[str, Any]:
 
     depth = "k" if problem.skips_sum_when_zero is None else "depth"
     calls = []
-    for name, dims, box in (
-        ("a", problem.layout.a_dims, plan.a_box),
-        ("b", problem.layout.b_dims, plan.b_box),
+    right = (problem.layout.b_dims, plan.b_box)
+    for name, array, stride, dims, box in (
+        ("a", "a", "lda", problem.layout.a_dims, plan.a_box),
+        ("b", "b", "ldb", *right),
+        *((("gate", "b_gate", "ld_b_gate", *right),) if plan.gated else ()),
     ):
         rows, columns = (depth if d == "k" else d for d in dims)
-        what = (name, columns, rows, f"ld{name}", f"stride_{name}", *box)
+        what = (array, columns, rows, stride, f"stride_{name}", *box)
         calls.append(call(name, plan.map_element, "Element", what, SPAN_BYTES))
     staged = ("kChunkN", "kStagingRows")
     if plan.tma_c:
@@ -100,7 +102,8 @@ def _values(plan: WgmmaGemmPlan, arrays: list[Tensor]) -> dict[str, Any]:
     problem: Gemm = plan.problem
     reads = [t for t in arrays if t.is_read]
     scalars = problem.scalars()
-    names = {"acc": "acc", **{t.name: f"{t.name}_at" for t in reads}}
+    sums = list(problem.typed.specials)
+    names = {**{name: name for name in sums}, **{t.name: f"{t.name}_at" for t in reads}}
     names |= {s.name: f"e.{s.name}" for s in scalars}
     # The formula in float32: operands come converted, and the caller rounds the result.
     types = ",".join(f"{name}:{kind}" for name, kind in problem.typed.operands.items())
@@ -109,7 +112,8 @@ def _values(plan: WgmmaGemmPlan, arrays: list[Tensor]) -> dict[str, Any]:
         wide.typed, "cuda", names, {"c": "return {value};"}, loaded={t.name: F32 for t in reads}
     )
     parameters = ["const Epilogue &e"] if scalars else []
-    parameters += [f"{problem.accumulator.cuda} acc", *(f"float {t.name}_at" for t in reads)]
+    parameters += [f"{problem.accumulator.cuda} {name}" for name in sums]
+    parameters += [f"float {t.name}_at" for t in reads]
     place = next(t for t in arrays if t.name == "c")
     return {
         "value_helpers": shortened(printed.helper_texts),
@@ -148,6 +152,8 @@ def _call(plan: WgmmaGemmPlan, reads: list[Tensor], scalars: bool, half: int) ->
     along = "m" if plan.swap else "n"
     words = ["e"] if scalars else []
     words.append(f"pair[{half}]")
+    if plan.gated:
+        words.append("pair[kSums / 2 + 1]" if half else "pair[kSums / 2]")
     for tensor in reads:
         if len(tensor.dims) == 1:
             words.append(f"{tensor.name}_at[{half if tensor.dims[0] == along else 0}]")
@@ -160,7 +166,8 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
     """What passes from the launcher through the kernel to the store."""
     operand = ["map_operand"] if plan.tile_operand else []
     stores = ["map_c"] if plan.tma_c else []
-    maps = ["map_a", "map_b", *stores, *operand]
+    loads = ["map_a", "map_b", *(["map_gate"] if plan.gated else [])]
+    maps = [*loads, *stores, *operand]
     map_parameters = {m: f"const CUtensorMap *{m}" for m in maps}
     shared = "SharedStorage &shared"
     turn = ["int other_turn"] if plan.pingpong else []
@@ -175,6 +182,9 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
         what, how, given = ("workspace", "Sum *workspace", "static_cast<Sum *>(workspace)")
     return {
         "map_declarations": [f"{m} = {{}}" for m in maps],
+        "load_maps": loads,
+        "produce_parameters": [shared, *(map_parameters[m] for m in loads), "const Shape &shape"],
+        "produce_arguments": ["shared", *(f"&{m}" for m in loads), "shape"],
         "multiply_parameters": [shared, "Ring &ring", "int steps", "int first", *turn, sums],
         "consume_parameters": [
             shared,

@@ -28,12 +28,14 @@ _CONTEXTS = {
     "attention_backward": "tilegen.emit.attention",
     "formula": "tilegen.emit.formula",
     "gemm": "tilegen.emit.gemm",
+    "gated_gemm": "tilegen.emit.gemm",
     "grouped_gemm": "tilegen.emit.gemm",
 }
 
 # plan class: module whose `context(plan)` adds names that only its own templates need.
 _PLAN_CONTEXTS = {
     "WgmmaGemmPlan": "tilegen.emit.gemm_wgmma",
+    "WgmmaGatedGemmPlan": "tilegen.emit.gemm_wgmma",
     "WgmmaGroupedGemmPlan": "tilegen.emit.gemm_wgmma_grouped",
 }
 

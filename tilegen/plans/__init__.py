@@ -32,6 +32,7 @@ _PLANS = {
     "PrepackedGemm": "tilegen.plans.gemm_prepacked:PrepackedGemmPlan",
     "VnniGemm": "tilegen.plans.gemm_vnni:VnniGemmPlan",
     "WgmmaGemm": "tilegen.plans.gemm_wgmma:WgmmaGemmPlan",
+    "WgmmaGatedGemm": "tilegen.plans.gemm_wgmma_gated:WgmmaGatedGemmPlan",
     "WgmmaGroupedGemm": "tilegen.plans.gemm_wgmma_grouped:WgmmaGroupedGemmPlan",
     "GemvGemm": "tilegen.plans.gemm_gemv:GemvGemmPlan",
     "SkinnyGemm": "tilegen.plans.gemm_skinny:SkinnyGemmPlan",

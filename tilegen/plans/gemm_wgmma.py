@@ -28,6 +28,8 @@ class WgmmaGemmPlan(Plan):
     y: str
     x_index: str
     y_rows: str
+    right_rows: str
+    gated: int
     sums: int
     staging_rows: str
     piece: int
@@ -154,6 +156,8 @@ class WgmmaGemmPlan(Plan):
             y="a" if swap else "b",
             x_index="n" if swap else "m",
             y_rows="kBlockM" if swap else "kBlockN",
+            right_rows="kBlockN",
+            gated=0,
             sums=mma_n // 2,
             staging_rows="kBlockM" if swap else "64",
             piece=16 // size,
@@ -248,12 +252,12 @@ class WgmmaGemmPlan(Plan):
     @property
     def uses_workspace(self) -> bool:
         """Whether operands may have to be copied first, or parts of K meet in memory."""
-        return self.schedule.repack or self.parts_of_k > 1
+        return bool(self.repacks) or self.parts_of_k > 1
 
     @property
     def unit(self) -> int:
         """Elements in the 16 bytes that the copy engine aligns to; 1 where operands are copied."""
-        if self.schedule.repack:
+        if self.repacks:
             return 1
         return max(16 // self.problem.storage.bytes, 8 if self.staged else 1)
 
@@ -268,7 +272,8 @@ class WgmmaGemmPlan(Plan):
         arrays = [
             t
             for t in self.problem.tensors()
-            if t.name in ("a", "b", self.tile_operand) or (self.staged and t.is_written)
+            if t.name in (*self.problem.product_arrays, self.tile_operand)
+            or (self.staged and t.is_written)
         ]
         checks = []
         for t in arrays:
@@ -283,7 +288,7 @@ class WgmmaGemmPlan(Plan):
                 f"a size is above {largest}, the reach of the copy engine's coordinates",
             ),
         )
-        if self.schedule.repack:
+        if self.repacks:
             return size
         reason = f"{which}: an address or a stride that is no multiple of 16 bytes, as TMA needs"
         return (*size, Refusal(5, " || ".join(checks), reason))

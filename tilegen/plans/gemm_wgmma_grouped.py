@@ -25,6 +25,7 @@ class WgmmaGroupedGemmPlan(WgmmaGemmPlan):
         "cluster_dims",
         "cluster_m",
         "consume_part",
+        "gated",
         "repacked_extent",
         "rows_of_cluster",
         "tile_m",

@@ -248,22 +248,32 @@ class Gemm(Problem):
         Stability of Numerical Algorithms, section 2.8); 4 covers the spread, and the tensor cores'
         truncation adds one eps per step of the sum.
         """
-        exact = self.accumulator is I32
-        a = _matrix(arrays["a"], self.layout.a == "t", exact)
-        b = _matrix(arrays["b"], self.layout.b == "t", exact)
+        a, b = arrays["a"], arrays["b"]
         skip = self.skips_sum_when_zero
         if skip is not None and scalars[skip] == 0:
             a, b = np.zeros_like(a), np.zeros_like(b)
-        acc = np.matmul(a, b)
-        error = np.zeros(acc.shape)
-        if not exact:
-            step = self.accumulator.epsilon * (4 * max(1.0, sizes["k"]) ** 0.5 + 4)
-            rounding = 2 * _INPUT_ROUNDING.get(self.dtype, 0.0) + _COARSE_SUM.get(self.dtype, 0.0)
-            error = np.matmul(abs(a), abs(b)) * (step + rounding)
         results = fl.evaluate_with_bound(
-            self.typed, arrays=arrays, scalars=scalars, sizes=sizes, specials={"acc": (acc, error)}
+            self.typed,
+            arrays=arrays,
+            scalars=scalars,
+            sizes=sizes,
+            specials={"acc": self.sum_with_bound(sizes, a, b)},
         )
         return {name: Expected(value, bound) for name, (value, bound) in results.items()}
+
+    def sum_with_bound(
+        self, sizes: Sizes, left: np.ndarray, right: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The float64 product of stored A and B, and the error that a sum may have; see `reference`."""
+        exact = self.accumulator is I32
+        a = _matrix(left, self.layout.a == "t", exact)
+        b = _matrix(right, self.layout.b == "t", exact)
+        acc = np.matmul(a, b)
+        if exact:
+            return acc, np.zeros(acc.shape)
+        step = self.accumulator.epsilon * (4 * max(1.0, sizes["k"]) ** 0.5 + 4)
+        rounding = 2 * _INPUT_ROUNDING.get(self.dtype, 0.0) + _COARSE_SUM.get(self.dtype, 0.0)
+        return acc, np.matmul(abs(a), abs(b)) * (step + rounding)
 
     def cases(self, tile: tuple[int, ...]) -> list[dict[str, int]]:
         bm, bn, bk = tile

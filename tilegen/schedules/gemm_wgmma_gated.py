@@ -1,0 +1,121 @@
+"""WgmmaGatedGemm: two products of one left matrix and the formula that joins them, on Hopper's tensor cores."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilegen.fields import option
+from tilegen.problems.gated_gemm import GatedGemm
+from tilegen.schedules.base import Schedule, Violation
+from tilegen.schedules.gemm_wgmma import WgmmaGemm
+from tilegen.schedules.gemm_wgmma_rules import SPAN_BYTES
+from tilegen.schedules.rules import tile_rank
+from tilegen.targets import CudaTarget
+from tilegen.values import Tile
+
+
+@dataclass(frozen=True)
+class WgmmaGatedGemm(Schedule):
+    """As WgmmaGemm with consumers that share each tile, whose right operand is B beside the gate's matrix."""
+
+    tile: Tile = option(
+        Tile((128, 128, 64)),
+        "Tile of the result and depth of a step; its sums take twice the registers of a plain product's.",
+        kind=Tile,
+        unit="M x N x K elements",
+    )
+    stages: int = option(
+        4, "Steps that shared memory holds; more hide longer latencies.", kind=int, unit="steps"
+    )
+    consumers: int = option(2, "Warpgroups that multiply.", kind=int, unit="warpgroups")
+    group: int = option(
+        8, "Rows of tiles that are walked together, to share B in L2.", kind=int, unit="tiles"
+    )
+
+    operator: ClassVar[str] = "gated_gemm"
+    backend: ClassVar[str] = "cuda"
+    name: ClassVar[str] = "wgmma"
+
+    @property
+    def like(self) -> WgmmaGemm:
+        """The schedule of a plain product with as many sums: twice the columns."""
+        bm, bn, bk = self.tile
+        return WgmmaGemm(
+            Tile((bm, 2 * bn, bk)),
+            self.stages,
+            self.consumers,
+            cluster=1,
+            pingpong=False,
+            group=self.group,
+        )
+
+    @classmethod
+    def accepts(cls, problem: GatedGemm, target: CudaTarget) -> Violation | None:
+        return WgmmaGemm.accepts(problem, target)
+
+    @classmethod
+    def default(cls, problem: GatedGemm, target: CudaTarget) -> WgmmaGatedGemm:
+        """128 x 128 results, as far as their sums fit in registers."""
+        return cls.with_options(problem, target, {})
+
+    @classmethod
+    def with_options(
+        cls, problem: GatedGemm, target: CudaTarget, given: Mapping[str, Any]
+    ) -> WgmmaGatedGemm:
+        """The given fields; consumers follow from the tile, and stages from what fits."""
+        made = cls()
+        sized = Tile((128, 128, SPAN_BYTES // problem.storage.bytes))
+        if made.like.promotes(problem):
+            sized = Tile((128, 64, SPAN_BYTES // problem.storage.bytes))
+        made = dataclasses.replace(made, **{"tile": sized, **given})
+        if len(made.tile) != 3:
+            return made
+        by_rows = {64: 1, 192: 3}.get(made.tile[0], 2)
+        made = dataclasses.replace(made, consumers=given.get("consumers", by_rows))
+        for stages in () if "stages" in given else range(8, 1, -1):
+            fits = dataclasses.replace(made, stages=stages)
+            if fits.shared_bytes(problem, 2) <= target.shared_block:
+                return fits
+        return made
+
+    def shared_bytes(self, problem: GatedGemm, buffers: int) -> int:
+        """Shared memory of a block, with so many staging buffers a consumer."""
+        return self.like.shared_bytes(problem, buffers)
+
+    def violations(self, problem: GatedGemm, target: CudaTarget) -> list[Violation]:
+        broken = tile_rank("tile", self.tile, 3)
+        if broken:
+            return broken
+        bn = self.tile[1]
+        if bn % 64:
+            return [Violation("tile", f"tile N {bn} must be a multiple of 64: 64 or 128")]
+        if not self.like.staged(problem):
+            reason = (
+                "one result of f16 or bf16, whose formula indexes nothing but vectors of m or n"
+            )
+            return [Violation("epilogue", f"a gated gemm stores {reason}")]
+        return self.like.violations(problem, target)
+
+    def tokens(self) -> list[str]:
+        words = [str(self.tile), f"s{self.stages}"]
+        words += [f"w{self.consumers}"] if self.consumers != 2 else []
+        return words + ([f"g{self.group}"] if self.group != 8 else [])
+
+    def tile_extents(self) -> tuple[int, ...]:
+        return self.tile.extents
+
+    @classmethod
+    def candidates(cls, problem: GatedGemm, target: CudaTarget) -> Iterator[WgmmaGatedGemm]:
+        depth = SPAN_BYTES // problem.storage.bytes
+        for bm, bn, consumers in (
+            (64, 64, 1),
+            (64, 128, 1),
+            (128, 64, 2),
+            (128, 128, 2),
+            (256, 64, 2),
+        ):
+            for stages in (3, 4, 5, 6, 8):
+                yield cls(Tile((bm, bn, depth)), stages, consumers)
