@@ -75,6 +75,8 @@ def test_cuda_kernels_in_the_simulator(data):
     options["align"] = draw(st.sampled_from(["bottom_right", "top_left"]))
     if "group" in options["mask"]:
         options["operands"] = "group:i32,group_k:i32"
+    elif "lo[" in options["mask"]:
+        options |= {"operands": "lo:i32", "rising": "lo"}
     elif "[b]" in options["mask"]:
         options["operands"] = "length:i32" if "length" in options["mask"] else "begin:i32"
     options["tile"] = f"{draw(st.sampled_from([32, 64]))}x{draw(st.sampled_from([16, 32]))}"

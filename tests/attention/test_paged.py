@@ -1,11 +1,11 @@
-"""A paged cache: the same result as keys in a row, whatever lies in pages that are not in use."""
+"""A paged cache gives the same result as keys in a row; packed sequences the same as each by itself."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tests.attention.kernels import C, attend, reference, simulates, spec
+from tests.attention.kernels import C, attend, causal, reference, simulates, spec
 from tilegen.errors import FormulaError, IllegalSchedule, UsageError
 
 TARGETS = [
@@ -45,6 +45,31 @@ def test_keys_are_found_by_the_table_and_others_are_not_read(target):
     seen = (np.arange(64) < lengths[:, None])[:, None, None, :]
     want = reference(q, dense["k"], dense["v"], seen, 0.25)[0]
     np.testing.assert_allclose(o, want, atol=2e-3 if target != C else 1e-5)
+
+
+def test_packed_sequences_are_each_by_itself():
+    """Sequences one after another, as cumulative lengths say, with the blocks of others left out."""
+    rng = np.random.default_rng(5)
+    starts = np.cumsum([0, 70, 1, 0, 129, 64])
+    q, k, v = (rng.standard_normal((1, starts[-1], 2, 16)).astype(np.float32) for _ in range(3))
+    begin = np.repeat(starts[:-1], np.diff(starts)).astype(np.int32)
+    o = attend(
+        C,
+        q,
+        k,
+        v,
+        scale=0.25,
+        dtype="f32",
+        head_dim=16,
+        mask="j >= begin[i] and j <= i",
+        operands="begin:i32",
+        rising="begin",
+        arrays={"begin": begin},
+    )
+    for first, end in zip(starts, starts[1:]):
+        own = [x[:, first:end] for x in (q, k, v)]
+        want = reference(*own, causal(end - first, end - first), 0.25)[0]
+        np.testing.assert_allclose(o[:, first:end], want, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ def test_the_causal_mask_has_one_name():
         ("j == i", [{"i": 1, "": 1}], [{"i": 1}]),
         ("j < length", [{"length": 1}], []),
         ("j < length[b]", [{"length[b]": 1}], []),
+        ("j >= lo[i] and j < hi[b,i] + 1", [{"hi[b,i]": 1, "": 1}], [{"lo[i]": 1}]),
         (
             "j <= i + length[b] - seq_k and j >= begin[b]",
             [{"i": 1, "length[b]": 1, "seq_k": -1, "": 1}],
@@ -38,8 +39,9 @@ def test_the_causal_mask_has_one_name():
     ],
 )
 def test_linear_comparisons_become_ranges(mask, ends, firsts):
-    operands = ",".join(f"{n}:i32" for n in ("length", "begin") if f"{n}[b]" in mask)
-    found = key_range(Attention(mask=mask, operands=operands))
+    operands = ",".join(f"{n}:i32" for n in ("length", "begin", "lo", "hi") if f"{n}[" in mask)
+    rising = "lo,hi" if "lo" in mask else ""
+    found = key_range(Attention(mask=mask, operands=operands, rising=rising))
 
     def clean(terms):
         return [{n: c for n, c in t.items() if c} for t in terms]
@@ -53,6 +55,8 @@ def test_linear_comparisons_become_ranges(mask, ends, firsts):
         ("j + i < 9", 1),  # falls with i: no bound for a whole tile
         ("j * j < 9", 1),
         ("j <= i and (h < 2 or j % 3 > 0)", 1),
+        ("j <= i and j < 4 * h", 1),
+        ("j < limit[i]", 1),  # may fall with i
         ("doc[b,i] == doc_k[b,j] and j <= i and j != 3", 2),
     ],
 )
@@ -111,6 +115,7 @@ def test_reference_of_a_score_formula():
         ({"score": "call = s * 2; call + 1"}, FormulaError, ["'call'"]),
         ({"mask": "j < q_stride_seq"}, FormulaError, ["'q_stride_seq'"]),
         ({"mask": "mask[j] > 0"}, FormulaError, ["'mask'", "mask_of_mine"]),
+        ({"rising": "lo", "mask": "j <= i"}, UsageError, ["--rising", "'lo'", "begin[i]"]),
         ({"operands": "window:i32"}, UsageError, ["no operand 'window'"]),
     ],
 )

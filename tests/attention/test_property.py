@@ -24,7 +24,12 @@ CPUS = [
     if isinstance(t, CpuTarget) and t.machine in ("any", "x86_64") and not missing_features(t)
 ]
 MASKS = ["", "j <= i", "i - j < window", "j <= i and i - j < window", "j % 3 > 0 or j == i"]
-MASKS += ["j < length[b]", "j <= i and j >= begin[b]", "j <= i and group[b,i] == group_k[b,j]"]
+MASKS += [
+    "j >= lo[b,i] and j <= i",
+    "j < length[b]",
+    "j <= i and j >= begin[b]",
+    "j <= i and group[b,i] == group_k[b,j]",
+]
 SCORES = ["", "s + slope[h] * (j - i)", "softcap(s, 20)", "s + bias[h,i,j]", "s * gain"]
 
 
@@ -49,6 +54,8 @@ def problems(draw, dims, dtypes):
         options["page"] = draw(st.sampled_from([0, 0, 16, 64]))
     if "group" in options["mask"]:
         options["operands"] = "group:i32,group_k:i32"
+    elif "lo[" in options["mask"]:
+        options |= {"operands": "lo:i32", "rising": "lo"}
     elif "[b]" in options["mask"]:
         options["operands"] = "length:i32" if "length" in options["mask"] else "begin:i32"
     return {n: v for n, v in options.items() if v not in ("", False, 0)}

@@ -75,9 +75,9 @@ def context(plan: Plan) -> dict[str, Any]:
         # A formula's score is in natural units; without one the scale is folded into the exponential.
         "weight_factor": "kLog2E" if problem.score else f"{call}scale * kLog2E",
         "score_factor": f"{call}scale" if problem.score else f"{call}scale * kLog2E",
-        "reads_row_end": int(any("i" in term for term in keys.ends)),
+        "reads_row_end": int(any(_reads_row(term) for term in keys.ends)),
         **_batch_names(keys, cuda),
-        "reads_row_first": int(any("i" in term for term in keys.firsts)),
+        "reads_row_first": int(any(_reads_row(term) for term in keys.firsts)),
         "score_unit": "1.0f" if problem.score else f"{call}scale",
         **(_wgmma_names(plan) if isinstance(plan, WgmmaAttentionPlan) else {}),
     }
@@ -151,7 +151,7 @@ def _registers(name: str, columns: int) -> dict[str, Any]:
 
 def _batch_names(keys: KeyRange, cuda: bool) -> dict[str, Any]:
     """How functions of the bounds are given the batch, where a bound is an operand of it."""
-    end, first = (any("[b]" in n for t in terms for n in t) for terms in (keys.ends, keys.firsts))
+    end, first = (any("[b" in n for t in terms for n in t) for terms in (keys.ends, keys.firsts))
     needed = end or first
     return {
         "reads_batch_end": int(end),
@@ -293,6 +293,11 @@ def _bound_lines(
     if not bounds:
         return [f"return {call}seq_k;"] if name == "end" else ["return 0;"]
     lines = []
+    if any(n.endswith("i]") for term in bounds for n in term):
+        index = "int" if call == "call." else "int64_t"
+        lines.append("// Rows past the end are computed and dropped; they read the last operand.")
+        lines.append(f"const {index} last = {call}seq_q - 1;")
+        lines.append(f"const {index} row_read = row < last ? row : last;")
     if any("i" in term for term in bounds):
         shift = f" + {call}seq_k - {call}seq_q" if problem.shifted else ""
         lines.append(f"const {kind} i = row{shift};")
@@ -306,6 +311,10 @@ def _bound_lines(
     return [*lines, f"return clamp_key(call, {name});"]
 
 
+def _reads_row(term: Linear) -> bool:
+    return any(n == "i" or n.endswith("i]") for n in term)
+
+
 def _linear_text(term: Linear, call: str) -> str:
     """A sum of multiples as C, in 64 bits."""
     text = ""
@@ -313,9 +322,12 @@ def _linear_text(term: Linear, call: str) -> str:
         if not factor:
             continue
         size = abs(factor)
-        word = name
-        if name not in ("i", "b", "h"):
-            word = f"int64_t{{{call}{name}}}" if call == "call." else f"(int64_t){call}{name}"
+        word = name.replace("[i]", "[row_read]")
+        if name.endswith("[b,i]"):
+            array = name.removesuffix("[b,i]")
+            word = f"{array}[b * {call}{array}_stride_b + row_read]"
+        if name != "i":
+            word = f"int64_t{{{call}{word}}}" if call == "call." else f"(int64_t){call}{word}"
         piece = str(size) if not name else word if size == 1 else f"{size} * {word}"
         if text:
             text += f" {'-' if factor < 0 else '+'} {piece}"

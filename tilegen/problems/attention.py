@@ -79,6 +79,10 @@ def _operand_types(text: str) -> str:
     return ",".join(items)
 
 
+def _names(text: str) -> str:
+    return ",".join(sorted(filter(None, (word.strip() for word in str(text).split(",")))))
+
+
 @dataclass(frozen=True)
 class Attention(Problem):
     """o[b,i,h,:] = sum over j of softmax_j(score(scale * q[b,i,h,:] . k[b,j,g,:])) * v[b,j,g,:].
@@ -112,6 +116,11 @@ class Attention(Problem):
     operands: str = option(
         "", "Types of the formulas' operands, as slope:f32,window:i32.", parse=_operand_types
     )
+    rising: str = option(
+        "",
+        "Integer operands of i that do not fall with i, as begin,end: as bounds of j they skip blocks.",
+        parse=_names,
+    )
     sinks: bool = option(
         False, "A score sink[h] more in every softmax of head h, which has no value.", kind=bool
     )
@@ -137,6 +146,7 @@ class Attention(Problem):
         set_("score", canonical(self.score))
         set_("align", _alignment(self.align))
         set_("operands", _operand_types(self.operands))
+        set_("rising", _names(self.rising))
         if self.mask == CAUSAL:
             set_("mask", "")
             set_("causal", True)
@@ -174,6 +184,14 @@ class Attention(Problem):
                 raise UsageError(
                     f"--operands: the formulas have no operand '{name}'{nearest(name, names)}",
                     f"Their operands: {', '.join(names) or 'none'}",
+                )
+        read = {n: (f, f.formula.operands[n]) for f in found for n in f.typed.operands}
+        for name in filter(None, self.rising.split(",")):
+            f, indices = read.get(name, (None, ()))
+            if f is None or indices not in (("i",), ("b", "i")) or f.typed.operands[name].is_float:
+                raise UsageError(
+                    f"--rising: '{name}' is no integer operand of i",
+                    "Example: --mask 'j >= begin[i] and j < end[i]' --operands begin:i32,end:i32.",
                 )
         for tensor in (t for f in found for t in f.tensors()):
             if self.page and "seq_k" in tensor.dims:
@@ -222,6 +240,7 @@ class Attention(Problem):
             words.append("causal")
         if self.formulas:
             text = "|".join((self.mask, self.score, self.operands))
+            text += f"|{self.rising}" if self.rising else ""
             words.append("f" + hashlib.sha256(text.encode()).hexdigest()[:6])
         if self.align == "top_left":
             words.append("tl")
@@ -288,7 +307,10 @@ class Attention(Problem):
         return (own, *found.values())
 
     def requirements(self) -> list[str]:
-        return ["heads is a multiple of kv_heads.", "scale is finite and above 0."]
+        found = ["heads is a multiple of kv_heads.", "scale is finite and above 0."]
+        if self.rising:
+            found.append(f"{self.rising.replace(',', ' and ')}: not falling with i.")
+        return found
 
     def flops(self, sizes: Sizes) -> int:
         pairs = sizes["batch"] * sizes["heads"] * self._pairs(sizes["seq_q"], self.keys(sizes))
@@ -302,12 +324,17 @@ class Attention(Problem):
         return int(np.clip(rows, 0, seq_k).sum())
 
     def draw(self, sizes: Sizes, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Random inputs; integers of the batch are numbers of keys, a table names any pages."""
+        """Random inputs; integers of the batch are numbers of keys, rising ones rise, a table names any pages."""
         drawn = super().draw(sizes, rng)
         for tensor in (t for f in self.formulas for t in f.tensors()):
             if tensor.dims == ("batch",) and not tensor.dtype.is_float:
                 counts = rng.integers(0, self.keys(sizes) + 1, sizes["batch"])
                 drawn[tensor.name] = counts.astype(tensor.dtype.numpy)
+        for name in filter(None, self.rising.split(",")):
+            kind, shape = drawn[name].dtype, drawn[name].shape
+            drawn[name] = np.sort(rng.integers(0, self.keys(sizes) + 1, shape), axis=-1).astype(
+                kind
+            )
         if self.page:
             shape = (sizes["batch"], sizes["seq_pages"])
             drawn["table"] = rng.integers(0, max(1, sizes["pages"]), shape).astype(np.int32)

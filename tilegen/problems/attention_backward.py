@@ -74,6 +74,7 @@ class AttentionBackward(Attention):
             self.mask,
             align=self.align,
             operands=self.operands,
+            rising=self.rising,
             lse=True,
         )
         found = attend(forward, sizes, drawn, self.draw_scalars(rng))

@@ -1,7 +1,8 @@
 """What a mask says about ranges of keys: the linear comparisons in it, and what they leave over.
 
 A conjunct such as `j <= i`, `i - j < window` or `j < length[b]` bounds the keys of a query by a linear
-term in i, integer scalars and integers of the batch. If the term does not fall with i, blocks of keys can be skipped for whole tiles, and
+term in i, integer scalars, integers of the batch, and integers of the query that the caller says do not
+fall with it (`rising`). If the term does not fall with i, blocks of keys can be skipped for whole tiles, and
 the mask is a comparison of columns with two limits a row. Other conjuncts are evaluated element by
 element.
 """
@@ -50,8 +51,9 @@ def key_range(problem: Attention) -> KeyRange:
     integers = {n for n, kind in mask.typed.scalars.items() if not kind.is_float}
     integers |= {"seq_q", "seq_k"} & set(mask.formula.scalars)
     for name, kind in mask.typed.operands.items():
-        if kind in (I32, I64) and mask.formula.operands[name] == ("b",):
-            integers.add(f"{name}[b]")
+        indices = mask.formula.operands[name]
+        if kind in (I32, I64) and (indices == ("b",) or name in problem.rising.split(",")):
+            integers.add(f"{name}[{','.join(indices)}]")
     ends, firsts, kept = [], [], []
     for position, node in enumerate(_conjuncts(mask.formula.statements[-1].value)):
         bounds = _bounds(node, integers)
@@ -115,8 +117,10 @@ def _bounds(node: fl.Node, integers: set[str]) -> tuple[list[Linear], list[Linea
     else:
         term = {n: c for n, c in difference.items() if n != "j"}
         op = _FLIP[op]
-    # Now j `op` term; it must not fall with i.
-    if term.get("i", 0) < 0:
+    # Now j `op` term; it must not fall with i, nor depend on what a bound is not given.
+    if any(c < 0 for n, c in term.items() if n == "i" or n.endswith("i]")) or {"b", "h"} & set(
+        term
+    ):
         return None
     after = {**term, "": term.get("", 0) + 1}
     if op == "<":
@@ -138,8 +142,8 @@ def _linear(node: fl.Node, integers: set[str]) -> dict[str, int] | None:
             return {"": value}
         case fl.Name(name=name) if name in integers or name in ("i", "j", "b", "h"):
             return {name: 1}
-        case fl.Operand(name=name) if f"{name}[b]" in integers:
-            return {f"{name}[b]": 1}
+        case fl.Operand(name=name, indices=indices) if f"{name}[{','.join(indices)}]" in integers:
+            return {f"{name}[{','.join(indices)}]": 1}
         case fl.Unary(op="-", a=a):
             return _scaled(_linear(a, integers), -1)
         case fl.Binary(op="+" | "-" as op, a=a, b=b):
