@@ -11,7 +11,9 @@ def whole_pages(field: str, block: int, page: int) -> list[Violation]:
     if not page or page % block == 0:
         return []
     return [
-        Violation(field, f"blocks of {block} keys do not divide a page of {page}: none may cross a page")
+        Violation(
+            field, f"blocks of {block} keys do not divide a page of {page}: none may cross a page"
+        )
     ]
 
 
