@@ -8,12 +8,11 @@ H200 (benchmarks/results/gemm_wgmma_h200.json); of other devices only the figure
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from tilegen.model.devices import DEVICES
 from tilegen.model.estimate import Estimate, Term
+from tilegen.model.gemm_cuda_call import Call, Tiles, call_of, travel
 from tilegen.plans.base import ceil_div
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.base import Schedule
@@ -23,46 +22,6 @@ from tilegen.schedules.gemm_simt import SimtGemm
 from tilegen.schedules.gemm_wgmma import SPAN_BYTES, WgmmaGemm
 from tilegen.targets import CudaTarget
 from tilegen.values import F64, TF32
-
-
-@dataclass(frozen=True)
-class Device:
-    """A GPU as the model sees it; rates are a multiprocessor's in one clock unless they say otherwise.
-
-    Attributes:
-        processors: multiprocessors.
-        clock: GHz under load; `drop` of it is lost where every matrix unit is busy, to the power limit.
-        drop: GHz.
-        tensor: products of 16-bit elements by the matrix units, as wgmma or mma.sync of that architecture.
-        mma: the same by mma.sync.
-        fma32, fma64: products by the ordinary units.
-        intake: bytes into shared memory of one multiprocessor, a nanosecond.
-        l2, memory: bytes a nanosecond of the whole device.
-        latency: nanoseconds from a request to device memory until the data is there.
-    """
-
-    processors: int
-    clock: float
-    drop: float
-    tensor: int
-    mma: int
-    fma32: int
-    fma64: int
-    intake: float
-    l2: float
-    memory: float
-    latency: float
-
-
-# By target: H200, A100, A10, L40S, T4. Rates from NVIDIA's data sheets; the H200's clocks, intake, L2, memory and
-# latency are fitted to measurements.
-DEVICES = {
-    "sm_90a": Device(132, 1.70, 0.22, 2048, 900, 128, 64, 120, 13500, 4250, 1250),
-    "sm_80": Device(108, 1.41, 0.10, 1024, 1024, 64, 32, 60, 4500, 1400, 1000),
-    "sm_86": Device(72, 1.69, 0.20, 512, 512, 128, 2, 60, 2000, 550, 900),
-    "sm_89": Device(142, 2.10, 0.30, 512, 512, 128, 2, 60, 4500, 800, 1000),
-    "sm_75": Device(40, 1.59, 0.30, 512, 512, 64, 2, 50, 1200, 280, 900),
-}
 
 # Estimates that differ by less are equal.
 TIE = 0.001
@@ -83,16 +42,10 @@ COUPLED = 1.25
 STORE, SCATTER = 100.0, 12.0
 # Bytes a nanosecond of the whole device, results written from registers to odd addresses.
 UNALIGNED = 1000.0
-# Bytes a nanosecond that one multiprocessor draws from device memory, where few have work left.
-ALONE = 65.0
 # Bytes that shared memory gives in a clock.
 SHARED = 128
 # Part of a peak that ordinary units reach.
 ORDINARY = 0.72
-# Rows of a slice that begin inside a line of L2 touch two; those that begin in its middle cost less.
-STRADDLE, MIDDLE = 2.0, 1.25
-# By bytes of the widest copy that the rows' strides allow: how much longer cp.async takes.
-NARROW = {16: 1.0, 8: 1.1, 4: 1.5, 2: 8.0, 1: 8.0}
 # Nanoseconds that a slice of mma.sync waits at its barrier.
 SLICE = 60.0
 # A pair of blocks of which one has no tile holds the other up.
@@ -109,7 +62,7 @@ def estimate(
     schedule: Schedule, problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]
 ) -> Estimate:
     """Estimate one schedule, legal for the problem on the target, at the given extents."""
-    call = _call(problem, where, tuple(sizes.items()))
+    call = call_of(problem, where, tuple(sizes.items()))
     if isinstance(schedule, GemvGemm):
         return _gemv(schedule, call)
     if isinstance(schedule, WgmmaGemm):
@@ -117,134 +70,6 @@ def estimate(
     if isinstance(schedule, MmaGemm):
         return _mma(schedule, call)
     return _simt(schedule, call)
-
-
-@functools.lru_cache(maxsize=64)
-def _call(problem: Gemm, where: CudaTarget, sizes: tuple[tuple[str, int], ...]) -> Call:
-    extents = {name: max(1, extent) for name, extent in sizes}
-    m, n, k = (extents[name] for name in ("m", "n", "k"))
-    count = extents.get("batch", 1)
-    return Call(problem, DEVICES[where.name], where, m, n, k, count, problem.bytes(dict(sizes)))
-
-
-@dataclass(frozen=True)
-class Call:
-    """A problem at one size on a device; `bytes` are those that must move at least."""
-
-    problem: Gemm
-    device: Device
-    where: CudaTarget
-    m: int
-    n: int
-    k: int
-    count: int
-    bytes: int
-
-    def memory(
-        self, in_flight: float, bytes_moved: float | None = None, tail: tuple[int, int] = (0, 1)
-    ) -> Term:
-        """Device memory, no faster than what is requested ahead allows.
-
-        Args:
-            in_flight: bytes that are on their way at any time.
-            bytes_moved: bytes in all, those that must move if not given.
-            tail: pieces of work of a last wave that leaves multiprocessors idle, and of all waves.
-        """
-        moved = self.bytes if bytes_moved is None else bytes_moved
-        rate = min(self.device.memory, in_flight / self.device.latency)
-        why = f"{moved / 1e6:.1f} MB at {rate / 1e3:.2f} TB/s"
-        last, pieces = tail
-        piece = moved / pieces
-        seconds = (moved - last * piece) / rate
-        seconds += max(last * piece / rate, piece / ALONE if last else 0.0)
-        return Term("device memory", seconds / 1e9, why)
-
-    @property
-    def lines(self) -> float:
-        """How many lines of L2 a row of a slice touches, over the fewest."""
-        inner = self._inner()
-        if any(extent % (SPAN_BYTES // 2) for extent in inner):
-            return STRADDLE
-        return MIDDLE if any(extent % SPAN_BYTES for extent in inner) else 1.0
-
-    @property
-    def narrow(self) -> float:
-        """How much longer copies take that are narrower than 16 bytes."""
-        return max(NARROW[math.gcd(extent, 16)] for extent in self._inner())
-
-    def _inner(self) -> list[int]:
-        """Bytes of a row of A and of B, as they lie."""
-        extent = {"m": self.m, "n": self.n, "k": self.k}
-        layout, size = self.problem.layout, self.problem.storage.bytes
-        return [extent[dims[1]] * size for dims in (layout.a_dims, layout.b_dims)]
-
-    def clock(self, busy: float) -> float:
-        """GHz where this part of the device's matrix units is busy."""
-        return self.device.clock - self.device.drop * busy
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """How tiles fall on the device.
-
-    Attributes:
-        units: pieces of work: tiles, each in its parts of K.
-        waves: pieces that the busiest block works off, one after the other.
-        turns: pieces that the busiest multiprocessor works off, by all of its blocks.
-        active: blocks that have any.
-        tail: pieces of a last wave that is not full, after full ones, and of all waves.
-    """
-
-    units: int
-    waves: int
-    turns: int
-    active: int
-    tail: tuple[int, int]
-
-    @classmethod
-    def of(
-        cls, call: Call, bm: int, bn: int, together: int = 1, split: int = 1, resident: int = 1
-    ) -> Tiles:
-        """Tiles of bm x bn, blocks in clusters of `together` rows, K split over `split` blocks.
-
-        A multiprocessor has `resident` of the blocks at once.
-        """
-        rows = ceil_div(ceil_div(call.m, bm), together) * together
-        units = rows * ceil_div(call.n, bn) * call.count * split
-        cluster = max(together, split)
-        # Clusters of four and more do not find room everywhere.
-        room = call.device.processors * (10 if cluster > 2 else 11) // 11
-        processors = room // cluster * cluster or call.device.processors
-        places = processors * resident
-        waves = ceil_div(units, places)
-        last = units % places if waves > 1 else 0
-        active = min(units, places)
-        return cls(units, waves, ceil_div(units, processors), active, (last, units))
-
-    def busy(self, device: Device) -> float:
-        """Part of the device's matrix units that works, over all waves."""
-        return self.units / (self.turns * device.processors)
-
-    def why(self) -> str:
-        """Waves in words."""
-        return f"{self.units} tiles in {self.waves} wave{'s' if self.waves > 1 else ''}"
-
-
-def _travel(
-    call: Call, tiles: Tiles, steps: int, slice_bytes: float, shared_bytes: float, lines: float
-) -> list[Term]:
-    """The slices' ways from L2 into shared memory: all together, and into the busiest multiprocessor."""
-    device = call.device
-    total = tiles.units * steps * shared_bytes * lines
-    own = tiles.turns * steps * slice_bytes * lines
-    return [
-        Term("L2", total / device.l2 / 1e9, f"{total / 1e6:.0f} MB at {device.l2 / 1e3:.1f} TB/s"),
-        Term(
-            "intake",
-            own / device.intake / 1e9,
-            f"{own / 1e6:.1f} MB into a multiprocessor at {device.intake:.0f} GB/s",
-        ),
-    ]
 
 
 def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
@@ -269,7 +94,7 @@ def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
         Term(
             "matrix units", cycles / clock / 1e9 * slow * (PHANTOM if phantom else 1), tiles.why()
         ),
-        *_travel(call, tiles, steps, (bm + bn) * bk * size * slow, shared, lines),
+        *travel(call, tiles, steps, (bm + bn) * bk * size * slow, shared, lines),
         _outside(schedule, call, steps),
         Term(
             "latency",
@@ -356,7 +181,7 @@ def _mma(schedule: MmaGemm, call: Call) -> Estimate:
     held = min(tiles.units, device.processors * resident)
     terms = [
         Term("matrix units", cycles / clock / 1e9 * call.narrow, tiles.why()),
-        *_travel(call, tiles, steps, slice_bytes, slice_bytes, call.lines),
+        *travel(call, tiles, steps, slice_bytes, slice_bytes, call.lines),
         call.memory(held * (schedule.stages - 1) * slice_bytes),
     ]
     stored = RESULTS + bm * bn * call.problem.out_dtype.bytes / SCATTER / 4
@@ -382,7 +207,7 @@ def _simt(schedule: SimtGemm, call: Call) -> Estimate:
     slice_bytes = (min(bm, call.m) + min(bn, call.n)) * bk * size
     terms = [
         Term("arithmetic", cycles / device.clock / 1e9, tiles.why()),
-        *_travel(call, tiles, steps, slice_bytes, slice_bytes, call.lines),
+        *travel(call, tiles, steps, slice_bytes, slice_bytes, call.lines),
         call.memory(tiles.active * resident * slice_bytes),
         Term("start", LAUNCH / 1e9, "launch and first fill", overlaps=False),
     ]
