@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilegen.tables import cover, files
+from tilegen.tables import cover, files, lookup
 from tilegen.tables.rows import Row
 
 # A cover of more kernels, or one that loses more somewhere, is not looked for.
@@ -50,13 +51,17 @@ def _covers(rows: Sequence[Row]) -> list[str]:
         if len(members) < 2:
             continue
         few = cover.smallest(members, MOST, WITHIN)
+        losses = [min(lookup.loss(s, row) for s in few.schedules) for row in members]
+        inside = [x for x in losses if x <= WITHIN]
+        known = [x for x in losses if math.isfinite(x)]
         beside = f" with {threads} threads" if threads > 1 else ""
-        count = len(few.schedules)
-        worst = f"within {few.worst:.1%}" if math.isfinite(few.worst) else "but not all"
-        lines.append(
-            f"  {problem} on {where}{beside}: {count} kernel{'s cover' if count > 1 else ' covers'} {len(members)} "
-            f"sizes {worst} of the best kernel at each (mean {few.mean:.1%})"
+        kernels = f"{len(few.schedules)} kernel{'s cover' if len(few.schedules) > 1 else ' covers'}"
+        line = f"  {problem or 'defaults'} on {where}{beside}: {kernels} "
+        line += (
+            f"{len(inside)} of {len(members)} sizes within {WITHIN:.0%} of the best kernel at each"
         )
+        line += f", {len(known)} within {max(known):.1%} (mean {statistics.mean(known):.1%})"
+        lines.append(line)
     return lines
 
 

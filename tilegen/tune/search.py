@@ -125,6 +125,12 @@ class Search:
             if self._emits(place):
                 self._build(place)
 
+    def place(self, schedule: Schedule) -> int:
+        """The place of a schedule, added to the space if it is not there."""
+        if schedule not in self.schedules:
+            self.schedules = [*self.schedules, schedule]
+        return list(self.schedules).index(schedule)
+
     def also(self, places: Sequence[int]) -> None:
         """Measure these candidates too, whatever the budget."""
         self._until = float("inf")

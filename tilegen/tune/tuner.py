@@ -17,6 +17,7 @@ from tilegen.bench.process import WorkerFailed
 from tilegen.bench.samples import CEILINGS, spread
 from tilegen.bench.suites import BenchCase
 from tilegen.errors import CheckFailed
+from tilegen.model import choose
 from tilegen.problems.base import Problem
 from tilegen.schedules.base import Schedule
 from tilegen.tables import cover, files, lookup, words
@@ -368,20 +369,33 @@ class Tuner:
         """Facts of the machines that time."""
         return self.places.timers.submit(device.facts, self.settings.where).result()
 
+    def _measured(self, one: Tuned, schedules: Sequence[str]) -> dict[str, float]:
+        """Speedups over the default of a case's row of schedules that its arrays suit."""
+        search, where = one.search, self.settings.where
+        operator, problem = search.problem.operator, one.row.problem
+        places = {}
+        for text in [one.row.default, *schedules]:
+            schedule = words.kernel_spec(operator, where, problem, text).schedule
+            if choose.takes(schedule, search.problem, where, search.sizes):
+                places[text] = search.place(schedule)
+        if len(places) < 2 or one.row.default not in places:
+            return {}
+        search.also([0, *places.values()])
+        outcomes = {text: search.outcomes[place] for text, place in places.items()}
+        # The space's own default may be another one by now than the row's.
+        scale = outcomes[one.row.default].speedup
+        return {s: o.speedup / scale for s, o in outcomes.items() if o.ok and scale > 0}
+
     def _cross(self, found: Sequence[Tuned]) -> None:
         """Measure the few kernels that cover a problem's sizes at each of them, and add them to the rows."""
         for problem in dict.fromkeys(t.row.problem for t in found):
             tuned = [t for t in found if t.row.problem == problem]
             few = cover.smallest([t.row for t in tuned], MOST_CROSSED, CROSSED_WITHIN).schedules
             for one in tuned:
-                if set(few) <= set(one.row.speedups):
+                missing = [s for s in few if s not in one.row.speedups]
+                more = self._measured(one, missing)
+                if not more:
                     continue
-                search = one.search
-                places = {words.schedule_text(s): p for p, s in enumerate(search.schedules)}
-                wanted = {s: places[s] for s in few if s in places}
-                search.also([0, *wanted.values()])
-                outcomes = {s: search.outcomes[p] for s, p in wanted.items()}
-                more = {s: o.speedup for s, o in outcomes.items() if o.ok}
                 one.row = dataclasses.replace(one.row, speedups=more | dict(one.row.speedups))
                 self._unwritten.append(one)
                 if time.monotonic() > self._written + WRITE_SECONDS:
