@@ -32,6 +32,7 @@ _SCHEDULES = [
     "tilegen.schedules.attention_mma:MmaAttention",
     "tilegen.schedules.attention_decode:DecodeAttention",
     "tilegen.schedules.attention_backward_mma:MmaAttentionBackward",
+    "tilegen.schedules.attention_backward_blocked:BlockedAttentionBackward",
     "tilegen.schedules.gemm_wgmma:WgmmaGemm",
     "tilegen.schedules.gemm_wgmma_grouped:WgmmaGroupedGemm",
     "tilegen.schedules.gemm_wgmma_gated:WgmmaGatedGemm",

@@ -22,6 +22,7 @@ _PLANS = {
     "RowRegisters": "tilegen.plans.rowwise:RowRegistersPlan",
     "BlockedAttention": "tilegen.plans.attention_blocked:BlockedAttentionPlan",
     "MmaAttention": "tilegen.plans.attention_mma:MmaAttentionPlan",
+    "BlockedAttentionBackward": "tilegen.plans.attention_backward_blocked:BlockedAttentionBackwardPlan",
     "MmaAttentionBackward": "tilegen.plans.attention_backward_mma:MmaAttentionBackwardPlan",
     "DecodeAttention": "tilegen.plans.attention_decode:DecodeAttentionPlan",
     "WgmmaAttention": "tilegen.plans.attention_wgmma:WgmmaAttentionPlan",

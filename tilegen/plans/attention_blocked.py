@@ -16,6 +16,21 @@ from tilegen.values import F32
 USED_FEATURES = ("avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl")
 
 
+def used_features(target: CpuTarget) -> list[str]:
+    """Features of the target that attention in C is compiled for."""
+    wide = "avx512f" in target.features
+    return [f for f in target.features if f in USED_FEATURES and not (f == "avx2" and wide)]
+
+
+def processor_refusals(target: CpuTarget) -> tuple[Refusal, ...]:
+    """A processor without the instructions that the kernel uses."""
+    used = used_features(target)
+    if not used or target.machine != "x86_64":
+        return ()
+    missing = " || ".join(f'!__builtin_cpu_supports("{name}")' for name in used)
+    return (Refusal(6, missing, f"the processor lacks one of {', '.join(used)}"),)
+
+
 @dataclass(frozen=True)
 class BlockedAttentionPlan(Plan):
     """Numbers of `templates/c_openmp/attention_blocked.c.j2`, in elements unless the name says bytes."""
@@ -52,11 +67,6 @@ class BlockedAttentionPlan(Plan):
         lanes = schedule.lanes(target)
         converts = problem.dtype is not F32
         kind = problem.dtype.name
-        used = [
-            f
-            for f in target.features
-            if f in USED_FEATURES and not (f == "avx2" and "avx512f" in target.features)
-        ]
         return cls(
             problem=problem,
             schedule=schedule,
@@ -78,7 +88,7 @@ class BlockedAttentionPlan(Plan):
             widen_end=")" if converts else "",
             narrow=f"f32_to_{kind}(" if converts else "",
             narrow_end=")" if converts else "",
-            features=",".join(used),
+            features=",".join(used_features(target)),
             target_name=target.name,
         )
 
@@ -89,12 +99,7 @@ class BlockedAttentionPlan(Plan):
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
-        found = head_refusals(self.problem)
-        if self.features and self.target.machine == "x86_64":
-            used = self.features.split(",")
-            missing = " || ".join(f'!__builtin_cpu_supports("{name}")' for name in used)
-            found += (Refusal(6, missing, f"the processor lacks one of {', '.join(used)}"),)
-        return found
+        return head_refusals(self.problem) + processor_refusals(self.target)
 
     def facts(self) -> list[Fact]:
         registers, have = self.schedule.registers(), self.target.vector_registers
