@@ -1,9 +1,11 @@
-"""Searches on a GPU: faults cost their candidates alone, and repeated searches agree."""
+"""Searches on a GPU: faults cost their candidates alone, and repeated searches agree.
+
+What hangs a GPU or times it wants it alone: `pytest -m slow -n 0 tests/gpu/test_tuning.py`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
 
 import pytest
@@ -19,6 +21,7 @@ from tilegen.tune.executors import local
 from tilegen.tune.search import Budget
 from tilegen.tune.trial import Rules, measure
 from tilegen.tune.tuner import Settings, Tuner
+from tilegen.values import Tile
 from tilegen.verify.oracle import verify
 
 pytestmark = pytest.mark.gpu
@@ -26,7 +29,9 @@ pytestmark = pytest.mark.gpu
 CASE = BenchCase("gemm", {"dtype": "f32"}, {"m": 1024, "n": 1024, "k": 1024})
 WHERE = target("sm_90a")
 HALF = BenchCase("gemm", {"dtype": "f16"}, {}).spec(WHERE).problem
-SMALL = list(itertools.islice(SimtGemm.space(CASE.spec(WHERE).problem, WHERE), 8))
+TILES = [("64x32x8", "8x4"), ("64x32x8", "4x8"), ("64x32x8", "8x8"), ("64x32x16", "4x4")]
+TILES += [("64x32x16", "8x4"), ("64x32x16", "4x8"), ("64x32x32", "4x4"), ("64x64x8", "8x4")]
+SMALL = [SimtGemm(Tile.parse(tile), Tile.parse(own)) for tile, own in TILES]
 
 # What each planted candidate does before it computes; by its place in the space.
 HANG = "while (clock64() >= 0) {\n  }\n"
@@ -63,6 +68,7 @@ def tuner(folder, emit, schedules, timeout=12.0):
     return Tuner(settings, local(4, gpu=True), emit, lambda *_: candidates.Space(schedules))
 
 
+@pytest.mark.slow
 def test_candidates_that_hang_crash_err_or_do_not_compile_cost_only_themselves(tmp_path):
     one = tuner(tmp_path, planted, SMALL).tune(CASE, lambda state: None)
     outcomes = one.search.outcomes
@@ -100,6 +106,7 @@ def test_K13_a_launch_that_fails_leaves_nothing_behind():
         assert verify(kernel.plan, loaded[1].run, limit=10**6).ok
 
 
+@pytest.mark.slow
 def test_K23_the_same_schedule_takes_the_same_time_first_and_last(tmp_path):
     search = tuner(tmp_path, candidates.candidate, SMALL[:5]).tune(CASE, lambda s: None).search
     rules = dataclasses.replace(search.rules, rounds=5)
@@ -108,6 +115,7 @@ def test_K23_the_same_schedule_takes_the_same_time_first_and_last(tmp_path):
     assert again[0].speedup == pytest.approx(again[-1].speedup, rel=0.02)
 
 
+@pytest.mark.slow
 def test_K19_K21_repeated_searches_agree(tmp_path):
     """Inputs are rotated past L2, so the ranking does not depend on what the cache still holds."""
     found = []

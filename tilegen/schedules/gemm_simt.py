@@ -66,10 +66,13 @@ class SimtGemm(Schedule):
         return 2 * self.tile[2] * (self.tile[0] + self.tile[1] + 2 * pad) * element
 
     def registers(self, element: int) -> int:
-        """Estimate of a thread's registers: accumulators, fragments, the next slice, addresses."""
+        """Estimate of a thread's registers: accumulators, fragments, addresses, and the next slice.
+
+        Each element of the next slice takes four: itself, where it comes from, and whether it is inside.
+        """
         tm, tn = self.thread_tile
         fetch = (self.tile[0] + self.tile[1]) * self.tile[2] // max(1, self.threads)
-        return (tm * tn + tm + tn + fetch) * element // 4 + 32
+        return (tm * tn + tm + tn) * element // 4 + fetch * (element // 4 + 3) + 32
 
     def violations(self, problem: Gemm, target: CudaTarget) -> list[Violation]:
         broken = tile_rank("tile", self.tile, 3) + tile_rank("thread_tile", self.thread_tile, 2)
