@@ -13,6 +13,8 @@ from tilegen.bench.samples import load
 from tilegen.model import choose, gemm_cuda
 from tilegen.problems.gemm import Gemm
 from tilegen.spec import KernelSpec
+from tilegen.tables import files
+from tilegen.tables.measured import of_table
 from tilegen.targets import target
 from tilegen.tune import candidates
 
@@ -30,10 +32,16 @@ def best(where, sizes, **options):
 
 
 def test_the_choice_is_near_the_fastest_of_what_was_measured():
-    judged = choose.judge(load(RESULTS / "gemm_wgmma_h200.json").rows)
+    judged = choose.judge(choose.of_report(load(RESULTS / "gemm_wgmma_h200.json").rows))
     assert len(judged) >= 45 and max(j.measured for j in judged) >= 8
     assert statistics.mean(math.log1p(j.loss) for j in judged) < math.log(1.01)
     assert max(j.loss for j in judged) < 0.10
+
+
+def test_the_choice_is_near_the_fastest_of_every_tuned_size():
+    judged = choose.judge(of_table(files.read(ROOT / "tuning" / "nvidia-h200" / "gemm.toml")))
+    assert len(judged) >= 150
+    assert statistics.mean(math.log1p(j.loss) for j in judged) < math.log(1.025)
 
 
 def test_estimates_are_near_the_measured_times():

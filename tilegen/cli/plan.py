@@ -20,7 +20,9 @@ from tilegen.model import choose
 from tilegen.plans import make_plan
 from tilegen.simulate import Options
 from tilegen.spec import KernelSpec
+from tilegen.tables import files
 from tilegen.tables.lookup import parse_sizes
+from tilegen.tables.measured import of_table
 from tilegen.targets import CudaTarget
 from tilegen.verify.simulated import costs_by_line, simulate_case
 
@@ -48,7 +50,8 @@ def plan(
     measured: Annotated[
         Optional[Path],
         typer.Option(
-            "--measured", help="Only say what the model's choices lose in a saved benchmark."
+            "--measured",
+            help="Only say what the model's choices lose in a saved benchmark or a tuning table.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -59,6 +62,7 @@ def plan(
 
     - `tilegen plan gemm --dtype bf16 -t sm_90a --m 64 --n 6144 --k 4096`
     - `tilegen plan --measured benchmarks/results/gemm_wgmma_h200.json`
+    - `tilegen plan --measured tuning/nvidia-h200/gemm.toml`
     """
     if measured is not None:
         return _judge(measured)
@@ -113,7 +117,9 @@ def _print_ranking(spec: KernelSpec, at: str) -> None:
 
 def _judge(path: Path) -> int:
     """How far the model's choices are from the fastest of what was measured."""
-    judged = choose.judge(load(path).rows)
+    is_table = path.suffix == ".toml"
+    kernels = of_table(files.read(path)) if is_table else choose.of_report(load(path).rows)
+    judged = choose.judge(kernels)
     if not judged:
         raise UsageError(f"{path} has no size at which a model could choose among schedules")
     for one in sorted(judged, key=lambda j: -j.loss):

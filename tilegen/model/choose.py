@@ -105,6 +105,21 @@ def choice(problem: Problem, where: Target, sizes: Mapping[str, int]) -> Schedul
 
 
 @dataclass(frozen=True)
+class Measured:
+    """A kernel that was measured beside others of its problem and sizes.
+
+    Attributes:
+        spec: the kernel.
+        sizes: extents.
+        speed: in a unit that is the same for all of its problem and sizes.
+    """
+
+    spec: KernelSpec
+    sizes: Mapping[str, int]
+    speed: float
+
+
+@dataclass(frozen=True)
 class Judged:
     """A size at which several schedules were measured in one run.
 
@@ -124,37 +139,36 @@ class Judged:
     loss: float
 
 
-def judge(rows: Sequence[Any]) -> list[Judged]:
-    """What the model loses among the schedules that a saved report has at each of its sizes.
-
-    Args:
-        rows: rows of a report, of which several have the same problem and sizes. Schedules are compared by
-            their ratios to a peer that all of them were paired with.
-    """
-    groups: dict[Any, list[tuple[KernelSpec, Any]]] = {}
-    for row in rows:
-        spec = read_command(row.command)
-        if spec is not None and row.ratios:
-            key = (spec.problem, spec.target, tuple(row.sizes.items()))
-            groups.setdefault(key, []).append((spec, row))
+def judge(kernels: Sequence[Measured]) -> list[Judged]:
+    """What the model loses among the kernels that were measured at each size."""
+    groups: dict[Any, list[Measured]] = {}
+    for one in kernels:
+        key = (one.spec.problem, one.spec.target, tuple(one.sizes.items()))
+        groups.setdefault(key, []).append(one)
     found = []
     for (problem, where, sizes), members in groups.items():
         model = model_of(problem, where)
-        peers = set.intersection(*(set(row.ratios) for _, row in members))
-        if model is None or not peers or len(members) < 2:
+        if model is None or len(members) < 2:
             continue
-        peer = sorted(peers)[0]
-        speed = lambda member: statistics.median(member[1].ratios[peer])  # noqa: E731
-        time = (
-            lambda member: model[0]
-            .estimate(member[0].schedule, problem, where, dict(sizes))  # noqa: E731
-            .seconds
-        )
-        chosen, best = min(members, key=time), max(members, key=speed)
-        words = [" ".join(m[0].schedule.tokens()) for m in (chosen, best)]
-        same = chosen[0].schedule == best[0].schedule
-        loss = 0.0 if same else speed(best) / speed(chosen) - 1
+
+        def time(one: Measured) -> float:
+            return model[0].estimate(one.spec.schedule, problem, where, dict(sizes)).seconds
+
+        chosen, best = min(members, key=time), max(members, key=lambda m: m.speed)
+        same = chosen.spec.schedule == best.spec.schedule
+        loss = 0.0 if same else best.speed / chosen.speed - 1
+        words = [" ".join(m.spec.schedule.tokens()) for m in (chosen, best)]
         found.append(Judged(problem.title(), dict(sizes), len(members), *words, loss))
+    return found
+
+
+def of_report(rows: Sequence[Any]) -> list[Measured]:
+    """The kernels of a saved report, compared by their ratios to the first peer that they were paired with."""
+    found = []
+    for row in rows:
+        spec = read_command(row.command)
+        if spec is not None and row.ratios:
+            found.append(Measured(spec, row.sizes, row.ratio(sorted(row.ratios)[0])))
     return found
 
 

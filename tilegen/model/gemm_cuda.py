@@ -44,6 +44,8 @@ STORE, SCATTER = 100.0, 12.0
 UNALIGNED = 1000.0
 # Bytes that shared memory gives in a clock.
 SHARED = 128
+# How much longer products take whose sums are promoted, by whether consumers take turns.
+PROMOTING = {False: 1.25, True: 1.8}
 # Part of a peak that ordinary units reach.
 ORDINARY = 0.72
 # Nanoseconds that a slice of mma.sync waits at its barrier.
@@ -81,7 +83,7 @@ def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
     # One wgmma reads 32 bytes of K of its 64 rows and of its columns out of shared memory.
     products = bm * bn * bk * size / 2 / call.device.tensor
     reads = schedule.mma_m / 64 * (SPAN_BYTES / 32) * (64 + schedule.mma_n) * 32 / SHARED
-    promoting = 1.25 if schedule.promotes(call.problem) else 1.0
+    promoting = PROMOTING[schedule.pingpong] if schedule.promotes(call.problem) else 1.0
     cycles = tiles.turns * steps * max(products, reads) * promoting
     clock = call.clock(tiles.busy(call.device))
     shared = (min(bm, call.m) + min(bn, call.n) / schedule.cluster) * bk * size
