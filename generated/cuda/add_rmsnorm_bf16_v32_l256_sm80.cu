@@ -3,8 +3,8 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    55099a3666a6  (command, templates and emitter)
-// Body      6839029460fe  (everything below this comment)
+// Inputs    7231c978347b  (command, templates and emitter)
+// Body      bf999a376d69  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "add_rmsnorm_bf16_v32_l256_sm80.h"
@@ -116,6 +116,25 @@ __device__ __forceinline__ void store_at(Element *to, const Pack<Element, kWidth
   store<kWidth>(to, values);
 }
 
+// Call `take` for the elements of a pack that lie in its row: for all without a question, mostly.
+template <int kWidth, bool kCut, typename Column, typename Take>
+__device__ __forceinline__ void each_inside(Column column, Column columns, const Take &take) {
+  bool whole = true;
+  if constexpr (kCut) {
+    whole = column >= 0 && column + kWidth <= columns;
+  }
+#pragma unroll
+  for (int element = 0; whole && element < kWidth; ++element) {
+    take(element);
+  }
+#pragma unroll
+  for (int element = 0; !whole && element < kWidth; ++element) {
+    if (column + element >= 0 && column + element < columns) {
+      take(element);
+    }
+  }
+}
+
 // Elements from the last address of a whole pack to the start of a row.
 template <int kWidth, typename Element>
 __device__ __forceinline__ int elements_askew(const Element *row) {
@@ -217,7 +236,6 @@ __device__ __forceinline__ void short_rows(
         r_pack[step] = load_at<kWidth, kCut>(r_row + column, column, columns);
       }
     }
-    float h_mn_kept[kSteps][kWidth];
 
     // Pass 1 of 2: row_sum = sum of h_mn * h_mn, store h.
     float row_sum = 0.0f;
@@ -226,18 +244,14 @@ __device__ __forceinline__ void short_rows(
       const int column = first_column + step * kStride;
       if (column < columns) {
         Pack<__nv_bfloat16, kWidth> h_out;
-#pragma unroll
-        for (int element = 0; element < kWidth; ++element) {
-          if (kCut && (column + element < 0 || column + element >= columns)) {
-            continue;
-          }
+        const auto take = [&](int element) {
           const float x_mn = __bfloat162float(x_pack[step].at[element]);
           const float r_mn = __bfloat162float(r_pack[step].at[element]);
           const float h_mn = x_mn + r_mn;
-          h_mn_kept[step][element] = h_mn;
           row_sum += h_mn * h_mn;
           h_out.at[element] = __float2bfloat16_rn(h_mn);
-        }
+        };
+        each_inside<kWidth, kCut>(column, columns, take);
         store_at<kWidth, kCut>(h_row + column, h_out, column, columns);
       }
     }
@@ -254,8 +268,10 @@ __device__ __forceinline__ void short_rows(
         Pack<__nv_bfloat16, kWidth> y_out;
 #pragma unroll
         for (int element = 0; element < kWidth; ++element) {
+          const float x_mn = __bfloat162float(x_pack[step].at[element]);
+          const float r_mn = __bfloat162float(r_pack[step].at[element]);
           const float w_n = __bfloat162float(w_pack.at[element]);
-          const float h_mn = h_mn_kept[step][element];
+          const float h_mn = x_mn + r_mn;
           y_out.at[element] = __float2bfloat16_rn(h_mn * row_rsqrt * w_n);
         }
         store_at<kWidth, kCut>(y_row + column, y_out, column, columns);
@@ -304,17 +320,14 @@ __device__ __forceinline__ void long_rows(
       const auto x_pack = load_at<kWidth, kCut>(x_row + column, column, columns);
       const auto r_pack = load_at<kWidth, kCut>(r_row + column, column, columns);
       Pack<__nv_bfloat16, kWidth> h_out;
-#pragma unroll
-      for (int element = 0; element < kWidth; ++element) {
-        if (kCut && (column + element < 0 || column + element >= columns)) {
-          continue;
-        }
+      const auto take = [&](int element) {
         const float x_mn = __bfloat162float(x_pack.at[element]);
         const float r_mn = __bfloat162float(r_pack.at[element]);
         const float h_mn = x_mn + r_mn;
         row_sum += h_mn * h_mn;
         h_out.at[element] = __float2bfloat16_rn(h_mn);
-      }
+      };
+      each_inside<kWidth, kCut>(column, columns, take);
       store_at<kWidth, kCut>(h_row + column, h_out, column, columns);
     }
     row_sum = row_reduce<Sum, kThreadsPerRow>(row_sum, partials, turn);
@@ -341,7 +354,7 @@ __device__ __forceinline__ void long_rows(
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 4)
+extern "C" __global__ void __launch_bounds__(128, 5)
     tilegen_add_rmsnorm_bf16_v32_l256_sm80_8_vector(const Arguments args) {
   short_rows<kVector, false, 8>(args, args.x, args.r, args.w, args.h, args.y);
 }
@@ -351,7 +364,7 @@ extern "C" __global__ void __launch_bounds__(128, 3)
   short_rows<kVector, true, 8>(args, args.x, args.r, args.w, args.h, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 4)
+extern "C" __global__ void __launch_bounds__(128, 5)
     tilegen_add_rmsnorm_bf16_v32_l256_sm80_32_vector(const Arguments args) {
   short_rows<kVector, false, 32>(args, args.x, args.r, args.w, args.h, args.y);
 }
@@ -361,7 +374,7 @@ extern "C" __global__ void __launch_bounds__(128, 3)
   short_rows<kVector, true, 32>(args, args.x, args.r, args.w, args.h, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 4)
+extern "C" __global__ void __launch_bounds__(128, 5)
     tilegen_add_rmsnorm_bf16_v32_l256_sm80_128_vector(const Arguments args) {
   short_rows<kVector, false, 128>(args, args.x, args.r, args.w, args.h, args.y);
 }

@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  parts of columns, blocks of 32 x 8 threads
-// Inputs    b29f362c17cc  (command, templates and emitter)
-// Body      e337094c1e0b  (everything below this comment)
+// Inputs    6a611b284aa7  (command, templates and emitter)
+// Body      47efe6df0df1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_sum_f32_p32x8_sm80.h"
@@ -13,7 +13,7 @@
 
 // Every column is reduced over m. A block works on 32 x 4 neighbouring columns where strides and
 // addresses permit, else on 32; its 8 rows of threads share the steps along m and meet in shared
-// memory. Where columns are few, their steps are cut into parts, so that there are about 1056
+// memory. Where columns are few, their steps are cut into parts, so that there are about 1584
 // blocks; a second kernel combines the parts. The cut depends on the sizes alone, and all is
 // combined in a fixed order: results are the same bits every time.
 namespace column_sum_f32_p32x8_sm80 {
@@ -22,7 +22,8 @@ constexpr int kAcross = 32;  // threads side by side
 constexpr int kThreads = 256;  // of a block
 constexpr int kDown = kThreads / kAcross;  // rows of threads
 constexpr int kVector = 4;  // elements of an access where addresses permit
-constexpr int kBlocks = 1056;  // that columns are cut for, where there are too few of them
+constexpr int kBlocks = 1584;  // that columns are cut for, where there are too few of them
+constexpr int kResident = 6;  // blocks of a multiprocessor that have registers enough
 constexpr int kLeast = 4;  // steps of a thread in a part, at least
 
 // Neighbouring elements that travel in one access, or in a few of 16 bytes.
@@ -171,7 +172,7 @@ __device__ __forceinline__ void finish_columns(
 }
 
 // For arrays whose rows all start on whole accesses.
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, kResident)
     tilegen_column_sum_f32_p32x8_sm80_vector(const Arguments args) {
   reduce_parts<kVector>(args, args.x, args.y);
 }

@@ -4,8 +4,8 @@
 // Formula   mu = mean(x[m,n], n); d = x[m,n] - mu; y[m,n] = d * rsqrt(mean(d * d, n) + eps) *
 //           w[n] + b[n]
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    3dd415bab8ea  (command, templates and emitter)
-// Body      3ab27b11efc1  (everything below this comment)
+// Inputs    da6e03047339  (command, templates and emitter)
+// Body      c99efce1ba43  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "layernorm_bf16_v32_sm80.h"
@@ -117,6 +117,25 @@ __device__ __forceinline__ void store_at(Element *to, const Pack<Element, kWidth
   store<kWidth>(to, values);
 }
 
+// Call `take` for the elements of a pack that lie in its row: for all without a question, mostly.
+template <int kWidth, bool kCut, typename Column, typename Take>
+__device__ __forceinline__ void each_inside(Column column, Column columns, const Take &take) {
+  bool whole = true;
+  if constexpr (kCut) {
+    whole = column >= 0 && column + kWidth <= columns;
+  }
+#pragma unroll
+  for (int element = 0; whole && element < kWidth; ++element) {
+    take(element);
+  }
+#pragma unroll
+  for (int element = 0; !whole && element < kWidth; ++element) {
+    if (column + element >= 0 && column + element < columns) {
+      take(element);
+    }
+  }
+}
+
 // Elements from the last address of a whole pack to the start of a row.
 template <int kWidth, typename Element>
 __device__ __forceinline__ int elements_askew(const Element *row) {
@@ -217,14 +236,11 @@ __device__ __forceinline__ void short_rows(
     for (int step = 0; step < kSteps; ++step) {
       const int column = first_column + step * kStride;
       if (column < columns) {
-#pragma unroll
-        for (int element = 0; element < kWidth; ++element) {
-          if (kCut && (column + element < 0 || column + element >= columns)) {
-            continue;
-          }
+        const auto take = [&](int element) {
           const float x_mn = __bfloat162float(x_pack[step].at[element]);
           row_sum += x_mn;
-        }
+        };
+        each_inside<kWidth, kCut>(column, columns, take);
       }
     }
     row_sum = row_reduce<Sum, kThreadsPerRow>(row_sum, partials, turn);
@@ -236,15 +252,12 @@ __device__ __forceinline__ void short_rows(
     for (int step = 0; step < kSteps; ++step) {
       const int column = first_column + step * kStride;
       if (column < columns) {
-#pragma unroll
-        for (int element = 0; element < kWidth; ++element) {
-          if (kCut && (column + element < 0 || column + element >= columns)) {
-            continue;
-          }
+        const auto take = [&](int element) {
           const float x_mn = __bfloat162float(x_pack[step].at[element]);
           const float d = x_mn - mu;
           row_sum_2 += d * d;
-        }
+        };
+        each_inside<kWidth, kCut>(column, columns, take);
       }
     }
     row_sum_2 = row_reduce<Sum, kThreadsPerRow>(row_sum_2, partials, turn);
@@ -308,14 +321,11 @@ __device__ __forceinline__ void long_rows(
 #pragma unroll 4
     for (int64_t column = first_column; column < columns; column += kStride) {
       const auto x_pack = load_at<kWidth, kCut>(x_row + column, column, columns);
-#pragma unroll
-      for (int element = 0; element < kWidth; ++element) {
-        if (kCut && (column + element < 0 || column + element >= columns)) {
-          continue;
-        }
+      const auto take = [&](int element) {
         const float x_mn = __bfloat162float(x_pack.at[element]);
         row_sum += x_mn;
-      }
+      };
+      each_inside<kWidth, kCut>(column, columns, take);
     }
     row_sum = row_reduce<Sum, kThreadsPerRow>(row_sum, partials, turn);
     const float mu = row_sum / count;
@@ -325,15 +335,12 @@ __device__ __forceinline__ void long_rows(
 #pragma unroll 4
     for (int64_t column = first_column; column < columns; column += kStride) {
       const auto x_pack = load_at<kWidth, kCut>(x_row + column, column, columns);
-#pragma unroll
-      for (int element = 0; element < kWidth; ++element) {
-        if (kCut && (column + element < 0 || column + element >= columns)) {
-          continue;
-        }
+      const auto take = [&](int element) {
         const float x_mn = __bfloat162float(x_pack.at[element]);
         const float d = x_mn - mu;
         row_sum_2 += d * d;
-      }
+      };
+      each_inside<kWidth, kCut>(column, columns, take);
     }
     row_sum_2 = row_reduce<Sum, kThreadsPerRow>(row_sum_2, partials, turn);
     const float row_mean = row_sum_2 / count;

@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    696bdaceda41  (command, templates and emitter)
-// Body      a1f3c4a1c25f  (everything below this comment)
+// Inputs    8e55a8f0f9f0  (command, templates and emitter)
+// Body      38f3907289a9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_v32_l256_sm80.h"
@@ -126,6 +126,25 @@ __device__ __forceinline__ void store_at(Element *to, const Pack<Element, kWidth
   store<kWidth>(to, values);
 }
 
+// Call `take` for the elements of a pack that lie in its row: for all without a question, mostly.
+template <int kWidth, bool kCut, typename Column, typename Take>
+__device__ __forceinline__ void each_inside(Column column, Column columns, const Take &take) {
+  bool whole = true;
+  if constexpr (kCut) {
+    whole = column >= 0 && column + kWidth <= columns;
+  }
+#pragma unroll
+  for (int element = 0; whole && element < kWidth; ++element) {
+    take(element);
+  }
+#pragma unroll
+  for (int element = 0; !whole && element < kWidth; ++element) {
+    if (column + element >= 0 && column + element < columns) {
+      take(element);
+    }
+  }
+}
+
 // Elements from the last address of a whole pack to the start of a row.
 template <int kWidth, typename Element>
 __device__ __forceinline__ int elements_askew(const Element *row) {
@@ -227,14 +246,11 @@ __device__ __forceinline__ void short_rows(
     for (int step = 0; step < kSteps; ++step) {
       const int column = first_column + step * kStride;
       if (column < columns) {
-#pragma unroll
-        for (int element = 0; element < kWidth; ++element) {
-          if (kCut && (column + element < 0 || column + element >= columns)) {
-            continue;
-          }
+        const auto take = [&](int element) {
           const float x_mn = x_pack[step].at[element];
           row_max = maximum(row_max, x_mn);
-        }
+        };
+        each_inside<kWidth, kCut>(column, columns, take);
       }
     }
     row_max = row_reduce<Max, kThreadsPerRow>(row_max, partials, turn);
@@ -245,16 +261,13 @@ __device__ __forceinline__ void short_rows(
     for (int step = 0; step < kSteps; ++step) {
       const int column = first_column + step * kStride;
       if (column < columns) {
-#pragma unroll
-        for (int element = 0; element < kWidth; ++element) {
-          if (kCut && (column + element < 0 || column + element >= columns)) {
-            continue;
-          }
+        const auto take = [&](int element) {
           const float x_mn = x_pack[step].at[element];
           const float e = expf(x_mn - row_max);
           e_kept[step][element] = e;
           row_sum += e;
-        }
+        };
+        each_inside<kWidth, kCut>(column, columns, take);
       }
     }
     row_sum = row_reduce<Sum, kThreadsPerRow>(row_sum, partials, turn);
@@ -309,14 +322,11 @@ __device__ __forceinline__ void long_rows(
 #pragma unroll 4
     for (int64_t column = first_column; column < columns; column += kStride) {
       const auto x_pack = load_at<kWidth, kCut>(x_row + column, column, columns);
-#pragma unroll
-      for (int element = 0; element < kWidth; ++element) {
-        if (kCut && (column + element < 0 || column + element >= columns)) {
-          continue;
-        }
+      const auto take = [&](int element) {
         const float x_mn = x_pack.at[element];
         row_max = maximum(row_max, x_mn);
-      }
+      };
+      each_inside<kWidth, kCut>(column, columns, take);
     }
     row_max = row_reduce<Max, kThreadsPerRow>(row_max, partials, turn);
 
@@ -325,15 +335,12 @@ __device__ __forceinline__ void long_rows(
 #pragma unroll 4
     for (int64_t column = first_column; column < columns; column += kStride) {
       const auto x_pack = load_at<kWidth, kCut>(x_row + column, column, columns);
-#pragma unroll
-      for (int element = 0; element < kWidth; ++element) {
-        if (kCut && (column + element < 0 || column + element >= columns)) {
-          continue;
-        }
+      const auto take = [&](int element) {
         const float x_mn = x_pack.at[element];
         const float e = expf(x_mn - row_max);
         row_sum += e;
-      }
+      };
+      each_inside<kWidth, kCut>(column, columns, take);
     }
     row_sum = row_reduce<Sum, kThreadsPerRow>(row_sum, partials, turn);
     const float row_quotient = 1.0f / row_sum;

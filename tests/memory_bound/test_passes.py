@@ -65,11 +65,12 @@ def test_what_does_not_vary_along_the_row_is_computed_once_a_row():
     assert len(found.passes) == 1
 
 
-def test_compact_keeps_only_what_takes_no_more_room_than_its_operands():
+def test_compact_keeps_only_what_is_costly_and_takes_no_more_room_than_its_operands():
     kept = [p.kept for p in program("softmax", "compact", dtype="bf16").passes]
     assert kept == [(), (), ()]
     assert [p.kept for p in program("softmax", "compact").passes] == [(), ("e",), ()]
-    assert program("add_rmsnorm", "compact", dtype="bf16").passes[0].kept == ("h_mn",)
+    assert program("add_rmsnorm", "compact", dtype="bf16").passes[0].kept == ()
+    assert program("add_rmsnorm", "costly", dtype="bf16").passes[0].kept == ("h_mn",)
 
 
 def test_nothing_is_kept_where_nothing_can_be_held():

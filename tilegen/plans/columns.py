@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilegen.plans.base import Fact
+from tilegen.plans.base import Fact, ceil_div
 from tilegen.plans.memory_bound import FormulaPlan, loop_features
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.passes import Program
@@ -64,6 +64,16 @@ class ColumnBlocksPlan(FormulaPlan):
         return f"blocks of {self.across} x {self.threads // self.across} threads"
 
 
+def _registers(program: Program, problem: FormulaProblem) -> int:
+    """Estimate of a thread's registers: results, four accesses of every operand under way, and the rest."""
+    sweep = program.passes[0]
+    results = sum(r.dtype.bytes for r in program.reductions) // 4
+    read = sum(x.operand.dtype.bytes for x in sweep.loads)
+    plain = len(program.reductions) == 1 and not (sweep.values or program.before or program.loads)
+    needed = vector(problem) * (results + read + len(program.loads)) + (16 if plain else 48)
+    return 8 * ceil_div(needed, 8)
+
+
 @dataclass(frozen=True)
 class ColumnPartsPlan(FormulaPlan):
     """Numbers of `templates/cuda/column_parts.cu.j2`."""
@@ -73,6 +83,7 @@ class ColumnPartsPlan(FormulaPlan):
     vector: int
     blocks: int
     least: int
+    resident: int
     result_bytes: int
     program: Program
 
@@ -95,6 +106,9 @@ class ColumnPartsPlan(FormulaPlan):
             vector=vector(problem),
             blocks=schedule.blocks,
             least=schedule.least,
+            resident=max(
+                1, target.registers_sm // (schedule.threads * _registers(program, problem))
+            ),
             result_bytes=RESULT_BYTES * len(program.reductions),
             program=program,
         )

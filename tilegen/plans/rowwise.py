@@ -70,7 +70,9 @@ class RowRegistersPlan(FormulaPlan):
         cls, problem: FormulaProblem, schedule: RowRegisters, target: CudaTarget
     ) -> RowRegistersPlan:
         """Derive every number. The schedule must be legal for the problem on the target."""
-        clusters = schedule.clusters(target)
+        short = problem.program("compact")
+        # What takes one pass reads its row once, however long: blocks need not share it.
+        clusters = schedule.clusters(target) if len(short.passes) > 1 else ()
         shared = [(t, max(t, schedule.threads)) for t in schedule.rungs()]
         shared += [(b * schedule.longest, schedule.longest) for b in clusters]
         need = schedule.registers(problem)
@@ -88,7 +90,7 @@ class RowRegistersPlan(FormulaPlan):
             cuts=int(len(problem.along) == 1 and vector(problem) > 1),
             waves=schedule.waves,
             rungs=tuple(rungs),
-            short_program=problem.program("compact"),
+            short_program=short,
             long_program=problem.program("nothing"),
         )
 

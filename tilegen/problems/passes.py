@@ -93,8 +93,8 @@ def arrange(lowered: Values, keep: str = "costly") -> Program:
     more operands; anything else is computed again from what is kept.
 
     Args:
-        keep: `costly` keeps all of these; `compact` only those that take no more room than the operands
-            they are computed from; `nothing` is for rows that nothing can hold.
+        keep: `costly` keeps all of these; `compact`, for rows in registers, only costly ones that take no more
+            room than the operands they are computed from; `nothing` is for rows that nothing can hold.
     """
     locals_ = _Locals()
     values = [locals_.replace_in(v) for v in lowered.values]
@@ -220,10 +220,10 @@ class _Keeping:
 
     def is_worth_keeping(self, value: Value) -> bool:
         operands = self.operands(value)
-        if self.keep == "nothing" or not (value.is_costly or len(operands) > 1):
-            return False
-        room = sum(self.varying[name] for name in operands)
-        return self.keep == "costly" or value.dtype.bytes <= room
+        if self.keep == "compact":
+            room = sum(self.varying[name] for name in operands)
+            return value.is_costly and value.dtype.bytes <= room
+        return self.keep == "costly" and (value.is_costly or len(operands) > 1)
 
     def operands(self, value: Value) -> set[str]:
         """Operand locals that the value is computed from."""

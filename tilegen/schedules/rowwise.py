@@ -86,6 +86,7 @@ class RowRegisters(FormulaSchedule):
         program = problem.program("compact")
         wide = any(r.dtype.bytes == 8 for r in program.reductions)
         extra = 24 * (wide + (len(problem.along) > 1))
+        extra += 8 * max(0, len(whole_operands(problem)) - 2)
         return self.values * held_bytes(program, problem) // 4 + OVERHEAD + CUT + extra
 
     def violations(self, problem: FormulaProblem, target: CudaTarget) -> list[Violation]:
