@@ -3,8 +3,8 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  64x32
-// Inputs    da58366b6921  (command, templates and emitter)
-// Body      a8a7eb97b167  (everything below this comment)
+// Inputs    293d4220efdc  (command, templates and emitter)
+// Body      478e6cf545d1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_backward_bf16_d128_causal_64x32_sm80.h"
@@ -655,9 +655,9 @@ extern "C" cudaError_t tilegen_attention_backward_bf16_d128_causal_64x32_sm80(
     return cudaErrorInvalidValue;
   }
   float *const delta = static_cast<float *>(workspace);
-  const auto deltas = tilegen_attention_backward_bf16_d128_causal_64x32_sm80_deltas;
-  const auto keys = tilegen_attention_backward_bf16_d128_causal_64x32_sm80_keys;
-  const auto queries = tilegen_attention_backward_bf16_d128_causal_64x32_sm80_queries;
+  auto deltas = tilegen_attention_backward_bf16_d128_causal_64x32_sm80_deltas;
+  auto keys = tilegen_attention_backward_bf16_d128_causal_64x32_sm80_keys;
+  auto queries = tilegen_attention_backward_bf16_d128_causal_64x32_sm80_queries;
   const int shared_bytes = static_cast<int>(sizeof(SharedStorage));
   cudaError_t error =
       cudaFuncSetAttribute(keys, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);

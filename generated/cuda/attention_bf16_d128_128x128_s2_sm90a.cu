@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    bcfa4df9bf8d  (command, templates and emitter)
-// Body      159c1f9f9d9b  (everything below this comment)
+// Inputs    0d9f05186ab8  (command, templates and emitter)
+// Body      f52968265a8b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_128x128_s2_sm90a.h"
@@ -931,7 +931,7 @@ extern "C" cudaError_t tilegen_attention_bf16_d128_128x128_s2_sm90a(
   if (seq_k == 0) {
     const int64_t threads = batch * heads * seq_q;
     const unsigned blocks = static_cast<unsigned>((threads + 127) / 128);
-    const auto kernel = tilegen_attention_bf16_d128_128x128_s2_sm90a_no_keys;
+    auto kernel = tilegen_attention_bf16_d128_128x128_s2_sm90a_no_keys;
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(128);
@@ -957,7 +957,7 @@ extern "C" cudaError_t tilegen_attention_bf16_d128_128x128_s2_sm90a(
     error = encode_map(&o_map, o, kValueDim, seq_q, heads, batch, o_stride_seq, o_stride_head,
                        o_stride_batch, kWarpM);
   }
-  const auto kernel = tilegen_attention_bf16_d128_128x128_s2_sm90a_kernel;
+  auto kernel = tilegen_attention_bf16_d128_128x128_s2_sm90a_kernel;
   int device = 0, processors = 0;
   if (error == cudaSuccess) {
     error = cudaGetDevice(&device);

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    fec222d3682d  (command, templates and emitter)
-// Body      94f7efe2793d  (everything below this comment)
+// Inputs    d58975035536  (command, templates and emitter)
+// Body      e3c426a1c343  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_causal_lse_128x128_s2_sm90a.h"
@@ -954,7 +954,7 @@ extern "C" cudaError_t tilegen_attention_bf16_d128_causal_lse_128x128_s2_sm90a(
   if (seq_k == 0) {
     const int64_t threads = batch * heads * seq_q;
     const unsigned blocks = static_cast<unsigned>((threads + 127) / 128);
-    const auto kernel = tilegen_attention_bf16_d128_causal_lse_128x128_s2_sm90a_no_keys;
+    auto kernel = tilegen_attention_bf16_d128_causal_lse_128x128_s2_sm90a_no_keys;
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(128);
@@ -980,7 +980,7 @@ extern "C" cudaError_t tilegen_attention_bf16_d128_causal_lse_128x128_s2_sm90a(
     error = encode_map(&o_map, o, kValueDim, seq_q, heads, batch, o_stride_seq, o_stride_head,
                        o_stride_batch, kWarpM);
   }
-  const auto kernel = tilegen_attention_bf16_d128_causal_lse_128x128_s2_sm90a_kernel;
+  auto kernel = tilegen_attention_bf16_d128_causal_lse_128x128_s2_sm90a_kernel;
   int device = 0, processors = 0;
   if (error == cudaSuccess) {
     error = cudaGetDevice(&device);

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j < length[b]) times v, s = scale * q . k
 // Schedule  decode 16x16 s3 w4
-// Inputs    13123759817e  (command, templates and emitter)
-// Body      62c48dcf2ce4  (everything below this comment)
+// Inputs    1e3ed15fb560  (command, templates and emitter)
+// Body      3c00e13afbd8  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_s3_w4_sm80.h"
@@ -40,7 +40,6 @@ constexpr int kPage = 64;       // keys of a page
 static_assert(kPage % kBlockN == 0, "a block of keys is in one page");
 constexpr int kStages = 3;      // blocks of a warp in shared memory
 constexpr int kWarps = 4;
-constexpr int kBlocks = 264;     // blocks of threads that are enough
 constexpr int kMostSplits = 64;  // of the keys of a head
 
 // Derived.
@@ -606,6 +605,7 @@ extern "C" __global__ void __launch_bounds__(kMergeThreads)
 static int64_t count_splits(int64_t batch, int64_t heads, int64_t kv_heads, int64_t seq_q,
                             int64_t seq_k) {
   using namespace attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_s3_w4_sm80;
+  constexpr int64_t kBlocks = 264;  // blocks of threads that are enough
   if (batch == 0 || kv_heads == 0 || seq_q == 0) {
     return 0;
   }
@@ -730,7 +730,7 @@ extern "C" cudaError_t tilegen_attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_
   splits.maximum = splits.output + splits.count * splits.rows * kValueDim;
   splits.sum = splits.maximum + splits.count * splits.rows;
 
-  const auto kernel = tilegen_attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_s3_w4_sm80_kernel;
+  auto kernel = tilegen_attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_s3_w4_sm80_kernel;
   const int shared_bytes = static_cast<int>(sizeof(SharedStorage));
   cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
@@ -754,7 +754,7 @@ extern "C" cudaError_t tilegen_attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_
   config.gridDim = dim3(static_cast<unsigned>(splits.rows));
   config.blockDim = dim3(kMergeThreads);
   config.dynamicSmemBytes = 0;
-  const auto merge = tilegen_attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_s3_w4_sm80_merge;
+  auto merge = tilegen_attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_s3_w4_sm80_merge;
   return cudaLaunchKernelEx(&config, merge, static_cast<Element *>(o), o_stride_batch,
                             o_stride_seq, o_stride_head, call, splits);
 }

@@ -4,8 +4,8 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    289b1bbf83ea  (command, templates and emitter)
-// Body      202a82fbc7de  (everything below this comment)
+// Inputs    81e37dc6c728  (command, templates and emitter)
+// Body      a381b317e93f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d64_f66359b_128x64_sm80.h"
@@ -516,7 +516,7 @@ extern "C" cudaError_t tilegen_attention_bf16_d64_f66359b_128x64_sm80(
   call.scale = scale;
   call.slope = static_cast<const float *>(slope);
   call.window = window;
-  const auto kernel = tilegen_attention_bf16_d64_f66359b_128x64_sm80_kernel;
+  auto kernel = tilegen_attention_bf16_d64_f66359b_128x64_sm80_kernel;
   const int shared_bytes = static_cast<int>(sizeof(SharedStorage));
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    981220218a11  (command, templates and emitter)
-// Body      0a3f6433d120  (everything below this comment)
+// Inputs    d321868dd62e  (command, templates and emitter)
+// Body      484c7bd95e72  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_f16_d128_causal_lse_128x64_sm80.h"
@@ -480,7 +480,7 @@ extern "C" cudaError_t tilegen_attention_f16_d128_causal_lse_128x64_sm80(
   call.lse = static_cast<float *>(lse);
   call.lse_stride_batch = lse_stride_batch;
   call.lse_stride_head = lse_stride_head;
-  const auto kernel = tilegen_attention_f16_d128_causal_lse_128x64_sm80_kernel;
+  auto kernel = tilegen_attention_f16_d128_causal_lse_128x64_sm80_kernel;
   const int shared_bytes = static_cast<int>(sizeof(SharedStorage));
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
