@@ -24,8 +24,10 @@ AGAIN = "run python tests/gpu/record.py where a GPU is"
 # All but these follows from the PTX, bit for bit: IEEE arithmetic in a written order, integers, copies.
 MACHINES_OWN = re.compile(r"\.approx\b|\bmma\S*\.(?:f16|bf16|tf32|f32|e4m3|e5m2)\b")
 # Where the PTX has those, how a tensor core adds and the last bits of ex2, rsqrt and the like are the machine's own. Both
-# results lie within the bound of float64, and at most this part of it apart.
-APART = 0.5
+# results lie within the bound of float64, at most this part of it apart (0.64 was seen: a rounding to f16 that went the
+# other way), and of the results in two bytes or one this share are the same in every bit (0.957 was seen).
+APART = 0.75
+SAME = 0.94
 
 
 def why_not(kernel) -> str:
@@ -58,13 +60,16 @@ def test_simulated_is_what_the_gpu_computed(kernel):
             where = f"{kernel.stem} {record.case}: {name}"
             assert MACHINES_OWN.search(runner.ptx), f"{where} differs, and must not in any bit"
             bound = np.broadcast_to(expected[name].bound, arrays[name].array.shape)
-            limit = APART * recorded.sample(np.ascontiguousarray(bound).reshape(-1))
+            limit = APART * bound.reshape(-1)[recorded.picked(elements)]
             mine, other = ours.astype(np.float64), theirs.astype(np.float64)
             with np.errstate(invalid="ignore"):
                 far = (np.abs(mine - other) > limit) & (mine != other)
             far &= ~(np.isnan(mine) & np.isnan(other))
             first = int(far.argmax())
             assert not far.any(), f"{where}: {mine[first]} here, {other[first]} on the GPU"
+            if elements.itemsize < 4:
+                same = np.mean((mine == other) | np.isnan(mine))
+                assert same >= SAME, f"{where}: {same:.1%} of the results are the same"
 
 
 def test_a_kernel_without_a_record_and_a_stale_one_are_told_apart(monkeypatch):

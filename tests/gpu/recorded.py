@@ -71,10 +71,15 @@ def outputs(kernel: Rendered, arrays: Mapping[str, Guarded]) -> dict[str, np.nda
     return {name: np.ascontiguousarray(arrays[name].array).reshape(-1) for name in written}
 
 
-def sample(elements: np.ndarray) -> np.ndarray:
-    """Elements at an odd stride, so that all rows and columns occur."""
+def picked(elements: np.ndarray) -> slice:
+    """Which elements are kept: all, or some at an odd stride, so that all rows and columns occur."""
     step = -(-elements.nbytes // SAMPLE_BYTES)
-    return np.ascontiguousarray(elements[:: step | 1 if step > 1 else 1])
+    return slice(None, None, step | 1 if step > 1 else 1)
+
+
+def sample(elements: np.ndarray) -> np.ndarray:
+    """The elements that are kept, dense."""
+    return np.ascontiguousarray(elements[picked(elements)])
 
 
 def make(kernel: Rendered, case: Case, elements: Mapping[str, np.ndarray]) -> Record:
