@@ -26,7 +26,7 @@ from tilegen.verify.workers import each
 
 # Cases dearer than this are not tried, nor more than so many kept.
 MOST_FLOPS = 30_000_000
-MOST_CASES = 3
+MOST_CASES = 4
 # The one case that is made larger than those may cost this much.
 MOST_FLOPS_LARGER = 210_000_000
 # Each kernel's mutants are scored in so many parts, at once and kept one by one.
@@ -52,8 +52,12 @@ def _fresh(call: Call) -> Callable[[], Memory]:
     return copy
 
 
-def _grid(kernel: Rendered) -> list[Oracle]:
-    """The kernel's verification cases that are cheap, and larger ones: long rows, several tiles, a longer pipeline."""
+def _grid(kernel: Rendered) -> tuple[list[Oracle], list[Oracle]]:
+    """The kernel's verification cases that are cheap, with larger ones; and one of many tiles, if it is cheap enough.
+
+    Larger are long rows, several tiles, a longer pipeline. With many tiles a block meets every kind of edge, and goes on
+    to another tile from it.
+    """
     problem = kernel.plan.problem
     cases = [
         case
@@ -70,7 +74,12 @@ def _grid(kernel: Rendered) -> list[Oracle]:
         deeper = larger[0] | {names[-1]: 4 * most[names[-1]] + 1}
         if problem.flops(deeper) <= MOST_FLOPS_LARGER:
             larger = [deeper]
-    return cases + [Oracle(sizes, pad, 0, 1) for sizes in larger for pad in (0, 3)]
+    wider = []
+    if len(names) > 2:
+        wide = {k: 4 * n + 1 if n > 16 else n for k, n in most.items()}
+        wide[names[-1]] = 2 * kernel.plan.schedule.tile_extents()[-1] + 1
+        wider = [Oracle(wide, 0, 0, 1)] if problem.flops(wide) <= MOST_FLOPS_LARGER else []
+    return cases + [Oracle(sizes, pad, 0, 1) for sizes in larger for pad in (0, 3)], wider
 
 
 def _call(kernel: Rendered, simulated: SimulatedKernel, case: Oracle) -> Case | None:
@@ -84,10 +93,11 @@ def _call(kernel: Rendered, simulated: SimulatedKernel, case: Oracle) -> Case | 
 
 
 def choose_cases(kernel: Rendered, simulated: SimulatedKernel) -> list[Oracle]:
-    """The longest case of the kernel's grid that is not too dear, and the few that execute most of the rest."""
+    """The longest case of the kernel's grid that is not too dear, one of many tiles, and the few that execute most else."""
     found: list[tuple[int, set[tuple[str, int]], Oracle]] = []
     options = Options(detectors=False)
-    for case in _grid(kernel):
+    cases, chosen = _grid(kernel)
+    for case in cases + chosen:
         made = _call(kernel, simulated, case)
         if made is None:
             continue
@@ -103,17 +113,16 @@ def choose_cases(kernel: Rendered, simulated: SimulatedKernel) -> list[Oracle]:
             if counter.executions
         }
         found.append((sum(o.steps for o in outcomes), reached, case))
-    chosen: list[Oracle] = []
     covered: set[tuple[str, int]] = set()
     while found and len(chosen) < MOST_CASES:
-        if chosen:
+        if covered:
             # The case that adds most, the cheaper one of two that add as much.
             best = max(found, key=lambda entry: (len(entry[1] - covered), -entry[0]))
         else:
             best = max(found, key=lambda entry: entry[0])
-        if chosen and not best[1] - covered:
+        if covered and not best[1] - covered:
             break
-        chosen.append(best[2])
+        chosen += [best[2]] if best[2] not in chosen else []
         covered |= best[1]
         found.remove(best)
     return chosen
