@@ -11,7 +11,11 @@ from tilegen.errors import FormulaError, IllegalSchedule, UsageError
 TARGETS = [
     C,
     pytest.param(
-        "sm_80", marks=pytest.mark.skipif(not simulates(), reason="no nvcc or no C++ compiler")
+        "sm_80",
+        marks=[
+            pytest.mark.slow,
+            pytest.mark.skipif(not simulates(), reason="no nvcc or no C++ compiler"),
+        ],
     ),
 ]
 
