@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tilegen.emit.render import render
-from tilegen.errors import ArgumentError
+from tilegen.errors import ArgumentError, IllegalSchedule
 from tilegen.runtime import cpu
 from tilegen.spec import KernelSpec
 from tilegen.toolchain import build
@@ -32,7 +32,7 @@ def layernorm(x, eps=1e-5):
     return rows("layernorm", x, {"eps": eps}, w=one, b=np.zeros_like(one))
 
 
-def test_a_mean_far_from_zero_leaves_the_variance_alone():
+def test_F01_a_mean_far_from_zero_leaves_the_variance_alone():
     rng = np.random.default_rng(0)
     x = (rng.standard_normal((5, 4)) + 2000).astype(np.float32)
     wide = x.astype(np.float64)
@@ -42,19 +42,19 @@ def test_a_mean_far_from_zero_leaves_the_variance_alone():
 
 
 @pytest.mark.parametrize("first", [40000, 80000])
-def test_consecutive_large_numbers_normalise_like_small_ones(first):
+def test_F03_consecutive_large_numbers_normalise_like_small_ones(first):
     x = np.arange(first, first + 4, dtype=np.float32)[None]
     want = [-1.34164, -0.44721, 0.44721, 1.34164]
     np.testing.assert_allclose(layernorm(x)[0], want, atol=1e-4)
 
 
-def test_a_small_deviation_over_a_long_row_keeps_its_scale():
+def test_F05_a_small_deviation_over_a_long_row_keeps_its_scale():
     x = (np.random.default_rng(1).standard_normal((8, 32768)) * 0.01 + 100).astype(np.float32)
     deviation = layernorm(x, eps=0.0).std(1)
     assert (deviation > 0.99).all() and (deviation < 1.01).all()
 
 
-def test_eps_lies_inside_the_root_and_is_not_rounded_to_half():
+def test_F07_F09_eps_lies_inside_the_root_and_is_not_rounded_to_half():
     x = np.full((1, 64), 1e-4, np.float32)
     got = rows("rmsnorm", x, {"eps": 1e-6}, w=np.ones(64, np.float32))
     np.testing.assert_allclose(got, 0.0995037, rtol=1e-5)
@@ -64,7 +64,7 @@ def test_eps_lies_inside_the_root_and_is_not_rounded_to_half():
 
 
 @pytest.mark.parametrize("columns", [1, 5, 1024, 9000])
-def test_maximum_of_negative_rows_and_of_nothing_but_minus_infinity(columns):
+def test_F17_maximum_of_negative_rows_and_of_nothing_but_minus_infinity(columns):
     x = np.stack([-np.arange(1, columns + 1), np.full(columns, -np.inf)]).astype(np.float32)
     out = np.zeros(2, np.float32)
     kernel("max").run({"x": x, "y": out}, {})
@@ -94,14 +94,14 @@ def test_argmax_takes_the_first_of_equal_elements_and_refuses_nothing():
         kernel("argmax").run({"x": np.zeros((2, 0), np.float32), "y": place}, {})
 
 
-def test_a_mean_of_halves_is_taken_in_float32():
+def test_F19_a_mean_of_halves_is_taken_in_float32():
     x = np.ones((1, 100000), np.float16)
     out = np.zeros(1, np.float16)
     kernel("mean", dtype="f16").run({"x": x, "y": out}, {})
     assert out[0] == 1
 
 
-def test_stores_round_to_nearest_even():
+def test_G09_stores_round_to_nearest_even():
     x = np.array([[3.14, 1.00390625, np.nan, 3.3895314e38]], np.float32)
     out = np.zeros(x.shape, ml_dtypes.bfloat16)
     kernel("y[m,n] = x[m,n]", operands="y:bf16").run({"x": x, "y": out}, {})
@@ -140,7 +140,7 @@ def test_a_full_reduction_is_the_same_bits_for_any_number_of_threads(name):
     assert len(set(found)) == 1
 
 
-def test_a_sliced_view_with_a_long_row_stride_is_exact():
+def test_F11_a_sliced_view_with_a_long_row_stride_is_exact():
     whole = np.random.default_rng(5).standard_normal((34, 3600)).astype(np.float32)
     x = whole[:, 1200:2400]
     got = rows("softmax", x)
@@ -155,3 +155,36 @@ def test_large_results_that_go_past_the_caches_are_right_at_any_alignment():
         y = memory[shift : shift + x.size].reshape(x.shape)
         kernel("relu").run({"x": x, "y": y}, {})
         assert np.array_equal(y, np.maximum(x, 0))
+
+
+def test_F09_eps_of_a_half_row_is_not_lost_in_half():
+    x = np.full((1, 64), 1e-3, np.float16)
+    got = rows("rmsnorm", x, {"eps": 1e-6}, w=np.ones(64, np.float16))
+    np.testing.assert_allclose(got.astype(np.float32), 0.7071, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (4, 0)])
+def test_D13_rows_of_nothing_give_nothing(shape):
+    assert rows("softmax", np.empty(shape, np.float32)).shape == shape
+
+
+def test_D07_more_rows_than_a_short_counts():
+    x = np.random.default_rng(5).standard_normal((70001, 64)).astype(np.float32)
+    wide = x[-3:].astype(np.float64)
+    centred = wide - wide.mean(1, keepdims=True)
+    want = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5)
+    assert np.abs(layernorm(x)[-3:] - want).max() < 1e-5
+
+
+@pytest.mark.parametrize("shape", [(70003, 3), (3, 70003)])
+def test_D09_long_thin_transposes(shape):
+    x = np.arange(shape[0] * shape[1], dtype=np.float32).reshape(shape)
+    y = np.full(shape[::-1], np.nan, np.float32)
+    kernel("transpose", dtype="f32").run({"x": x, "y": y}, {}, 0)
+    np.testing.assert_array_equal(y, x.T)
+
+
+@pytest.mark.parametrize("options", [{"threads": "48"}, {"longest": "96"}, {"longest": "160"}])
+def test_F13_F15_threads_that_a_reduction_would_drop_are_refused(options):
+    with pytest.raises(IllegalSchedule, match=next(iter(options.values()))):
+        KernelSpec.make("layernorm", "sm_80", {"dtype": "f32", **options})

@@ -14,7 +14,7 @@ from tilegen.errors import UsageError
 from tilegen.fields import option
 from tilegen.formula.diagnostics import fault
 from tilegen.problems.base import Arrays, Expected, Problem, Scalar, Size, Sizes, Tensor
-from tilegen.problems.families import FULL, Family, classify
+from tilegen.problems.families import FULL, ROWWISE, Family, classify
 from tilegen.problems.lowering import lower
 from tilegen.problems.named import NAMED, Named
 from tilegen.problems.passes import Program, arrange
@@ -273,4 +273,8 @@ class FormulaProblem(Problem):
             found.append(sizes)
         if len(order) > 1:
             found.append({i: 2 for i in order} | {order[0]: 67, order[-1]: 33})
+        if self.family.name == ROWWISE:
+            # More threads share a row, then blocks do, then it is read again in every pass.
+            long = ((3, 1031), (2, 4099), (1, 17001))
+            found += [dict.fromkeys(order, 1) | {order[0]: m, order[-1]: n} for m, n in long]
         return found
