@@ -229,3 +229,18 @@ def test_a_timing_does_not_grow_with_those_before_it(monkeypatch):
 
     found = [cpu.time_calls(takes(s), 0.5) for s in (0.25, *([1.0] * 48), 0.25)]
     assert found[0] == found[-1] == 0.25 and set(found[1:-1]) == {1.0}
+
+
+def test_the_table_against_the_ceiling_takes_the_fastest_copy_of_a_large_size():
+    from tilegen.bench.against import against_ceiling
+    from tilegen.bench.samples import Report, Row
+
+    def row(m, seconds, copy):
+        found = Row(f"softmax f32 {m}x1024", "", "softmax", {"m": m, "n": 1024}, bytes=m << 13)
+        found.seconds = {"tilegen": [seconds], "copy": [copy]}
+        found.ratios = {"copy": [copy / seconds]}
+        return found
+
+    report = Report("s", {}, [row(32768, 1.0, 0.5), row(65536, 2.0, 9.0), row(16, 1.0, 0.7)])
+    assert against_ceiling(report)[-2] == "| softmax f32 | 0.50 | 0.50 | 0.70 |"
+    assert against_ceiling(Report("s", {}, [])) == []

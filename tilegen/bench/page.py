@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from tilegen.bench.against import against_ceiling
 from tilegen.bench.samples import Report, Row, geomean, load
 
 HEAD = """# Performance
@@ -54,8 +55,8 @@ def _section(path: Path, report: Report) -> str:
             cells = [group or "all", str(max(len(best), len(limit))), _mean(best)]
             cells += [f"{min(best):.3f}" if best else "-", _mean(limit)]
             lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", *against_ceiling(report)]
     lines += [
-        "",
         "| case | kernel | time | rate | best peer | ratio | of the ceiling |",
         "|---|---|---|---|---|---|---|",
     ]

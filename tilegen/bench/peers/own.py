@@ -79,7 +79,7 @@ class HostCopy(CpuPeer):
         arrays_each = 8 if "y[i]" in self.formula else 4
         count = max(1, spec.problem.bytes(sizes) // arrays_each)
         x = np.random.default_rng(0).standard_normal(count, np.float32)
-        y = np.zeros_like(x) if arrays_each == 8 else np.zeros(1, np.float32)
+        y = np.zeros_like(x) if arrays_each == 8 else np.zeros((), np.float32)
         kernel = render(made)
         built = Built(kernel.plan, build.library(kernel), kernel.symbol)
         return built.bound({"x": x, "y": y}, {}, threads)
