@@ -14,10 +14,11 @@ from tilegen.bench.peers import cpu_peer, peer_names
 from tilegen.bench.peers.torch_math import expressible
 from tilegen.bench.process import Worker, WorkerFailed
 from tilegen.bench.samples import load, verdict
-from tilegen.bench.suites import read_suite
+from tilegen.bench.suites import BenchCase, read_suite
 from tilegen.errors import UsageError
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.gemm import Gemm
+from tilegen.targets import target
 
 SUITE = """\
 description = "tiny"
@@ -112,6 +113,25 @@ def test_an_unknown_peer_and_suite_are_refused_before_anything_runs(tilegen, sui
     assert ran.status == 2 and "did you mean 'numpy'" in ran.err
     ran = tilegen("bench", suite.with_name("tony.toml"))
     assert ran.status == 2 and "Suites there: tiny" in ran.err
+
+
+def test_groups_are_picked_by_pattern(tilegen, tmp_path):
+    path = tmp_path / "two.toml"
+    path.write_text(SUITE + SUITE.partition("\n\n")[2].replace("small", "large"))
+    whole = read_suite(path)
+    assert [c.group for c in whole.cases] == ["small", "small", "large", "large"]
+    assert whole.select([]) == whole
+    assert {c.group for c in whole.select(["la*"]).cases} == {"large"}
+    ran = tilegen("bench", path, "--groups", "lareg")
+    assert ran.status == 2 and "did you mean 'large'" in ran.err
+
+
+def test_a_case_takes_the_models_schedule_unless_it_names_one():
+    sizes = {"m": 4, "n": 4096, "k": 4096}
+    plain = BenchCase("gemm", {"dtype": "f32"}, sizes)
+    assert plain.chosen(target("x86-64-v4")).schedule.name == "skinny"
+    named = BenchCase("gemm", {"dtype": "f32", "schedule": "packed"}, sizes)
+    assert named.chosen(target("x86-64-v4")) == named.spec(target("x86-64-v4"))
 
 
 def test_blas_peers_compute_the_product():

@@ -24,6 +24,7 @@ from tilegen.tune import candidates
 from tilegen.tune.confirm import pick
 from tilegen.tune.executors import local
 from tilegen.tune.journal import Journal
+from tilegen.tune.report import report
 from tilegen.tune.search import Budget
 from tilegen.tune.trial import Outcome, Rules
 from tilegen.tune.tuner import Settings, Tuner
@@ -119,6 +120,10 @@ def test_a_case_that_cannot_be_tuned_costs_itself_alone(settings):
     assert [t.row.sizes["m"] for t in found] == [48]
     ((case, why),) = one.failed
     assert case.sizes["m"] == 8 and "the default schedule cannot be timed: verify" in why
+    # What was confirmed is a report as bench saves it.
+    (saved,) = report("some", one.done).rows
+    assert saved.sizes["m"] == 48 and saved.kernel and saved.command.startswith("tilegen emit gemm")
+    assert len(saved.seconds["tilegen"]) == len(found[0].row.seconds) and not saved.ratios
 
 
 def test_a_second_run_measures_nothing_again(settings, monkeypatch):
