@@ -84,16 +84,20 @@ def estimate(
 def _packed(schedule: PackedGemm, call: Call) -> Estimate:
     bm, bn, bk = schedule.tile
     rows, width = schedule.micro
-    vectors = width // lanes_of(call.problem, call.where)
+    lanes = lanes_of(call.problem, call.where)
+    vectors = width // lanes
     part = PACKED * min(1.0, rows * vectors / (LATENCY * 1.5)) ** 0.5
     # A row of the sliver and the elements of A are read for each step: two a clock.
-    part *= min(1.0, rows * vectors / (rows + vectors) / 1.6) ** 0.5
+    part *= min(1.0, rows * vectors / (rows + vectors) / 2.3) ** 0.5
     size = MULTIPLIED[call.problem.dtype].bytes
     if bn * bk * size > OF_L2 * call.where.l2_bytes:
         part *= 0.9
-    padded_m = ceil_div(call.m, rows) * rows
-    padded_n = ceil_div(call.n, width) * width
-    tiles = padded_m // rows * (padded_n // width) * ceil_div(call.k, bk) * call.count
+    # Edges have micro kernels of their own: what lacks costs nothing beyond the last vector, and few
+    # rows half a tile at least.
+    left = call.m % rows
+    padded_m = call.m - left + (max(left, ceil_div(rows, 2)) if left else 0)
+    padded_n = ceil_div(call.n, lanes) * lanes
+    tiles = ceil_div(call.m, rows) * ceil_div(call.n, width) * ceil_div(call.k, bk) * call.count
     passes = ceil_div(call.m, bm)
     pack = PACK_ALONG_K if call.along_k else PACK_ALONG_N
     packing = passes * call.n * call.k * call.count * pack
