@@ -20,7 +20,8 @@ from tilegen.tune import candidates
 from tilegen.tune.executors import local
 from tilegen.tune.search import Budget
 from tilegen.tune.trial import Rules, measure
-from tilegen.tune.tuner import Settings, Tuner
+from tilegen.tune.cases import Settings
+from tilegen.tune.tuner import Tuner
 from tilegen.values import Tile
 from tilegen.verify.oracle import verify
 

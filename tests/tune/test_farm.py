@@ -15,7 +15,8 @@ from tilegen.tune.candidates import Space
 from tilegen.tune.executors import RESOURCE, farm
 from tilegen.tune.search import Budget
 from tilegen.tune.trial import Rules
-from tilegen.tune.tuner import Settings, Tuner
+from tilegen.tune.cases import Settings
+from tilegen.tune.tuner import Tuner
 
 distributed = pytest.importorskip("distributed")
 

@@ -27,7 +27,8 @@ from tilegen.tune.journal import Journal
 from tilegen.tune.report import report
 from tilegen.tune.search import Budget
 from tilegen.tune.trial import Outcome, Rules
-from tilegen.tune.tuner import Settings, Tuner
+from tilegen.tune.cases import Settings
+from tilegen.tune.tuner import Tuner
 from tilegen.values import Tile
 
 WHERE = target("portable")

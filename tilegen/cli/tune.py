@@ -24,7 +24,8 @@ from tilegen.tune.executors import places
 from tilegen.tune.report import report as measured
 from tilegen.tune.search import Budget, Tell
 from tilegen.tune.trial import Rules
-from tilegen.tune.tuner import Settings, Tuned, Tuner
+from tilegen.tune.cases import Settings, Tuned
+from tilegen.tune.tuner import Tuner
 
 
 def tune(

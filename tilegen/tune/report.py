@@ -11,7 +11,7 @@ from tilegen.plans import make_plan
 from tilegen.spec import KernelSpec
 from tilegen.tables import words
 from tilegen.targets import target
-from tilegen.tune.tuner import Tuned
+from tilegen.tune.cases import Tuned
 
 
 def report(name: str, found: Sequence[Tuned]) -> samples.Report:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -14,7 +13,7 @@ from typing import Any
 
 from tilegen.bench.peers import peer_names, require_known
 from tilegen.bench.process import WorkerFailed
-from tilegen.bench.samples import CEILINGS, spread
+from tilegen.bench.samples import CEILINGS
 from tilegen.bench.suites import BenchCase
 from tilegen.errors import CheckFailed
 from tilegen.model import choose
@@ -26,12 +25,14 @@ from tilegen.targets import Target
 from tilegen.tune import candidates, device
 from tilegen.tune.builds import Builds
 from tilegen.tune.candidates import Candidate, Space
+from tilegen.tune.cases import Confirmed, Settings, Tuned
 from tilegen.tune.confirm import Final, confirm, pick
 from tilegen.tune.executors import Places
 from tilegen.tune.journal import Journal
 from tilegen.tune.portfolio import spaces
-from tilegen.tune.search import Budget, Search, Tell
-from tilegen.tune.trial import Outcome, Rules, forget_default, verify
+from tilegen.tune.row import row_of
+from tilegen.tune.search import Search, Tell
+from tilegen.tune.trial import forget_default, verify
 
 Emit = Callable[[Schedule, Problem, Target, int], Candidate]
 ListSpace = Callable[[Problem, Target, str, Mapping[str, int]], Space]
@@ -51,82 +52,6 @@ LEAST_PORTFOLIO = 4
 
 # Tables are written no more often than this while a search goes on.
 WRITE_SECONDS = 10.0
-
-# Trials that reach this part of the winner's speed are kept in its row.
-WORTH_KEEPING = 0.9
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a tuning run is told.
-
-    Attributes:
-        where: the target.
-        tables: folder of the tables.
-        budget: of each case.
-        rules: of each trial.
-        peers: peers of the confirming run; None for all that know the problem.
-        seed: of the random sample.
-        schedule: only schedules of this class; empty for all.
-        again: tune cases that have a fresh row already.
-        portfolio: kernels that are tried over all sizes of a problem; 0 for each size's own.
-    """
-
-    where: Target
-    tables: Path
-    budget: Budget
-    rules: Rules
-    peers: Sequence[str] | None = None
-    seed: int = 0
-    schedule: str = ""
-    again: bool = False
-    portfolio: int = 0
-
-
-@dataclass
-class Tuned:
-    """What came of one case.
-
-    Attributes:
-        row: its row.
-        search: its candidates and their outcomes.
-        kept: whether a fresh row was there already, so that nothing was searched.
-        final: its confirming run, if there was one.
-        notes: what a user should know.
-    """
-
-    row: Row
-    search: Search
-    kept: bool = False
-    final: Final | None = None
-    notes: list[str] = field(default_factory=list)
-
-    def failures(self) -> list[tuple[str, Outcome]]:
-        """Schedules that failed, with their outcomes, by stage and then in the fixed order."""
-        failed = [(p, o) for p, o in self.search.outcomes.items() if not o.ok]
-        failed.sort(key=lambda item: (item[1].stage, item[0]))
-        return [(words.schedule_text(self.search.schedules[p]), o) for p, o in failed]
-
-
-@dataclass
-class _Confirmed:
-    """A case whose winner is being verified.
-
-    Attributes:
-        search: its trials.
-        final: the confirming run.
-        names: places of the finalists by name.
-        winner: the finalist that is being verified.
-        verdict: the future of what verification finds.
-        failures: why finalists and peers dropped out.
-    """
-
-    search: Search
-    final: Final
-    names: dict[str, int]
-    winner: str
-    verdict: Future
-    failures: dict[str, str]
 
 
 @dataclass
@@ -177,7 +102,7 @@ class Tuner:
         for search, row in zip(searches, kept):
             if row is None:
                 search.prefetch(self.settings.budget, self.settings.seed)
-        found: list[Tuned | _Confirmed] = []
+        found: list[Tuned | Confirmed] = []
         try:
             for search, row in zip(searches, kept):
                 try:
@@ -262,7 +187,7 @@ class Tuner:
                 return row
         return None
 
-    def _confirmed(self, search: Search) -> _Confirmed:
+    def _confirmed(self, search: Search) -> Confirmed:
         """Search, and time the best together."""
         settings = self.settings
         search.run(settings.budget, settings.seed)
@@ -283,7 +208,7 @@ class Tuner:
 
     def _verifying(
         self, search: Search, final: Final, names: dict[str, int], failures: dict[str, str]
-    ) -> _Confirmed:
+    ) -> Confirmed:
         """Choose the fastest that has not failed, and begin to verify it over the whole grid."""
         right = {n: final.ratios[n] for n in names if final.ratios.get(n) and n not in failures}
         if not right:
@@ -295,23 +220,23 @@ class Tuner:
             checkers = self.places.checkers or self.places.timers
             job, rules = search.job(place), self.settings.rules
             self._verdicts[digest] = checkers.submit(verify, job, rules, "full")
-        return _Confirmed(search, final, names, winner, self._verdicts[digest], failures)
+        return Confirmed(search, final, names, winner, self._verdicts[digest], failures)
 
-    def _finished(self, found: Tuned | _Confirmed, wait: bool = True) -> Any:
+    def _finished(self, found: Tuned | Confirmed, wait: bool = True) -> Any:
         """Write the row of a case whose winner is verified; one that is not is replaced by the next best.
 
         Args:
             found: the case.
             wait: whether to wait for verification; otherwise a case that is not done stays as it is.
         """
-        while isinstance(found, _Confirmed) and (wait or found.verdict.done()):
+        while isinstance(found, Confirmed) and (wait or found.verdict.done()):
             try:
                 verified = found.verdict.result()
             except WorkerFailed as error:
                 failures = {**found.failures, found.winner: error.message}
                 found = self._verifying(found.search, found.final, found.names, failures)
                 continue
-            row = self._row(found, verified)
+            row = row_of(found, verified, self.settings, self._toolchain, self._machine)
             notes = [f"{name}: {why}" for name, why in found.failures.items()]
             found = Tuned(row, found.search, final=found.final, notes=notes)
             self.done.append(found)
@@ -329,40 +254,6 @@ class Tuner:
             table = files.update(path, [one.row for one in tuned])
             tuned[-1].notes += table.faults
         self._unwritten, self._written = [], time.monotonic()
-
-    def _row(self, found: _Confirmed, verified: str) -> Row:
-        search, final, winner = found.search, found.final, found.winner
-        mine, ratios = final.seconds[winner], final.ratios[winner]
-        peers = {
-            name: statistics.median(t / m for t, m in zip(times, mine))
-            for name, times in final.seconds.items()
-            if name not in found.names
-        }
-        failed = sum(not o.ok for o in search.outcomes.values())
-        speedup = statistics.median(ratios)
-        confirmed = {
-            n: statistics.median(final.ratios[n]) for n in found.names if n in final.ratios
-        }
-        settings = self.settings
-        return Row(
-            problem=words.problem_text(search.problem),
-            target=settings.where.name,
-            threads=settings.rules.threads,
-            sizes=dict(search.sizes),
-            schedule=winner,
-            speedup=speedup,
-            default=search.candidate(0).schedule,
-            peers=peers,
-            speedups=_worth_keeping(search, speedup) | confirmed,
-            seconds=mine,
-            ratios=ratios,
-            noise=spread(list(ratios)),
-            verified=verified,
-            trials=f"{len(search.outcomes)} of {len(search.schedules)} tried, {failed} failed",
-            digest=search.candidate(found.names[winner]).digest,
-            toolchain=self._toolchain,
-            machine=self._machine,
-        )
 
     @functools.cached_property
     def _machine(self) -> dict[str, str]:
@@ -405,12 +296,3 @@ class Tuner:
 
 def _sizes(problem: Problem, case: BenchCase) -> dict[str, int]:
     return {s.name: case.sizes[s.name] for s in problem.sizes()}
-
-
-def _worth_keeping(search: Search, speedup: float) -> dict[str, float]:
-    """Speedups of the trials that reach most of the winner's."""
-    return {
-        search.candidate(p).schedule: o.speedup
-        for p, o in sorted(search.outcomes.items())
-        if o.ok and o.speedup >= WORTH_KEEPING * speedup
-    }
