@@ -72,6 +72,9 @@ def _grid(kernel: Rendered) -> tuple[list[Oracle], list[Oracle]]:
         most = max(cases, key=lambda case: problem.flops(case.sizes)).sizes
         larger = [{k: 2 * n + 1 if n > 16 else n for k, n in most.items()}]
         deeper = larger[0] | {names[-1]: 4 * most[names[-1]] + 1}
+        # Small tiles need more depth for their pipeline to go round.
+        while problem.flops(deeper) <= MOST_FLOPS:
+            deeper[names[-1]] *= 2
         if problem.flops(deeper) <= MOST_FLOPS_LARGER:
             larger = [deeper]
     wider = []
