@@ -170,11 +170,11 @@ def test_reviewed_list(tmp_path):
     path = tmp_path / "list.txt"
     path.write_text(
         "# remarks\n\ngemm_mma.cu.j2: deleted: copy_wait<0>()\n    no copy is\n    under way\n"
-        "x.cu.j2: *: // first: second\n    because\n"
+        "x.cu.j2 (x_*_k2): *: // first: second\n    because\n"
     )
     assert read_reviewed(path) == [
         Reviewed("gemm_mma.cu.j2", "deleted", "copy_wait<0>()", "no copy is under way"),
-        Reviewed("x.cu.j2", "*", "// first: second", "because"),
+        Reviewed("x.cu.j2", "*", "// first: second", "because", "x_*_k2"),
     ]
     path.write_text("not a mutant\n")
     with pytest.raises(UsageError, match=":1: not `template"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,8 @@ def test_document():
     assert "multiply<2>(a);` deleted. Plain stores need no group." in page
     assert "multiply<4>(a);` deleted. **not reviewed**" in page
     assert [v.source[-14:] for v in unreviewed(kernel, score, [entry])] == ["multiply<4>(a);"[-14:]]
+    elsewhere = dataclasses.replace(entry, kernels="other_*")
+    assert len(unreviewed(kernel, score, [elsewhere])) == 2
 
 
 def test_a_small_kernel_has_no_survivor():

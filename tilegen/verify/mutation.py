@@ -79,8 +79,14 @@ def _grid(kernel: Rendered) -> tuple[list[Oracle], list[Oracle]]:
             larger = [deeper]
     wider = []
     if len(names) > 2:
-        wide = {k: 4 * n + 1 if n > 16 else n for k, n in most.items()}
-        wide[names[-1]] = 2 * kernel.plan.schedule.tile_extents()[-1] + 1
+        # Rows and columns end in the last piece of a tile, behind which nothing but the next tile follows.
+        tile = kernel.plan.schedule.tile_extents()
+        counts = ((8, -1), (2, -1), (2, 1))[-len(tile) :]
+        wide = {
+            name: t * count + more
+            for name, t, (count, more) in zip(names[-len(tile) :], tile, counts)
+        }
+        wide = {**most, **wide}
         wider = [Oracle(wide, 0, 0, 1)] if problem.flops(wide) <= MOST_FLOPS_LARGER else []
     return cases + [Oracle(sizes, pad, 0, 1) for sizes in larger for pad in (0, 3)], wider
 

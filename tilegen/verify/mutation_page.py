@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 from tilegen.emit.render import Rendered
@@ -20,6 +21,7 @@ class Reviewed:
 
     Attributes:
         template: file name of the template, such as `gemm_mma.cu.j2`.
+        kernels: pattern of the kernels that it holds for.
         change: what was done to the instruction; `*` for anything.
         source: parts of what names the instruction (see `source_line`), in any order, with ` ... ` between them.
         reason: why the mutant computes the same, in every order.
@@ -29,17 +31,21 @@ class Reviewed:
     change: str
     source: str
     reason: str
+    kernels: str = "*"
 
-    def covers(self, template: str, verdict: Verdict) -> bool:
+    def covers(self, kernel: Rendered, verdict: Verdict) -> bool:
         return (
-            template == self.template
+            template_of(kernel) == self.template
+            and fnmatch(kernel.stem, self.kernels)
             and self.change in ("*", verdict.mutant.change)
             and all(part in verdict.source for part in self.source.split(" ... "))
         )
 
 
 def read_reviewed(path: Path) -> list[Reviewed]:
-    """Blocks of `template: change: part of the source line` and the indented reason below it.
+    """Blocks of `template (kernels): change: part of the source line` and the indented reason below it.
+
+    The pattern of kernels may be left out.
 
     Raises:
         UsageError: a line is neither.
@@ -54,10 +60,11 @@ def read_reviewed(path: Path) -> list[Reviewed]:
             last = entries[-1]
             entries[-1] = dataclasses.replace(last, reason=f"{last.reason} {line.strip()}".strip())
             continue
-        match = re.match(r"(\S+\.j2): ([^:]+): (.+)$", line)
+        match = re.match(r"(\S+\.j2)(?: \((\S+)\))?: ([^:]+): (.+)$", line)
         if not match:
             raise UsageError(f"{path}:{number}: not `template: change: part of the source line`")
-        entries.append(Reviewed(*match.groups(), reason=""))
+        template, kernels, change, source = match.groups()
+        entries.append(Reviewed(template, change, source, "", kernels or "*"))
     return entries
 
 
@@ -68,8 +75,7 @@ def template_of(kernel: Rendered) -> str:
 
 def unreviewed(kernel: Rendered, result: Score, reviewed: Sequence[Reviewed]) -> list[Verdict]:
     """Survivors that no entry of the list covers."""
-    name = template_of(kernel)
-    return [v for v in result.survivors if not any(r.covers(name, v) for r in reviewed)]
+    return [v for v in result.survivors if not any(r.covers(kernel, v) for r in reviewed)]
 
 
 def describe(verdict: Verdict) -> str:
@@ -108,16 +114,15 @@ def _survivors(scored: Sequence[Scored], reviewed: Sequence[Reviewed]) -> list[s
     """Survivors by template, those of one source line together, each with its reason."""
     lines = []
     for template in sorted({s.template for s in scored if s.score.survivors}):
-        groups: dict[tuple[str, str], list[Verdict]] = {}
+        groups: Counter[tuple[str, str, str]] = Counter()
         for one in scored:
             for verdict in one.score.survivors if one.template == template else ():
                 source = verdict.source or verdict.mutant.text
-                groups.setdefault((source, verdict.mutant.change), []).append(verdict)
+                reasons = (r.reason for r in reviewed if r.covers(one.kernel, verdict))
+                groups[source, verdict.mutant.change, next(reasons, "**not reviewed**")] += 1
         lines += [f"### `{template}`", ""]
-        for (source, change), verdicts in sorted(groups.items()):
-            entries = (r.reason for r in reviewed if r.covers(template, verdicts[0]))
-            reason = next(entries, "**not reviewed**")
-            times = f", {len(verdicts)} times" if len(verdicts) > 1 else ""
+        for (source, change, reason), count in sorted(groups.items()):
+            times = f", {count} times" if count > 1 else ""
             lines.append(f"- `{source}` {change}{times}. {reason}")
         lines.append("")
     return lines
@@ -136,6 +141,8 @@ def document(scored: Sequence[Scored], reviewed: Sequence[Reviewed]) -> str:
         "the finding, or wrong values. Instructions that no case executes are counted last.",
         "",
         f"{total} mutants executed, {total - left} found, {left} survived.",
+        "",
+        "Kernels: " + ", ".join(f"`{s.kernel.stem}`" for s in scored) + ".",
         "",
         *_table(scored),
         "",
