@@ -86,7 +86,10 @@ class RowRegisters(FormulaSchedule):
         program = problem.program("compact")
         wide = any(r.dtype.bytes == 8 for r in program.reductions)
         extra = 24 * (wide + (len(problem.along) > 1))
-        extra += 8 * max(0, len(whole_operands(problem)) - 2)
+        # An operand beyond two keeps an address, and with a second dependent reduction its results, alive.
+        extra += (8 + 2 * (len(program.passes) > 2)) * max(0, len(whole_operands(problem)) - 2)
+        # Columns are compared with such an operand, as with a class, in 64 bits.
+        extra += 8 * any(t.is_read and t.dtype.bytes == 8 for t in problem.tensors())
         return self.values * held_bytes(program, problem) // 4 + OVERHEAD + CUT + extra
 
     def violations(self, problem: FormulaProblem, target: CudaTarget) -> list[Violation]:
