@@ -166,7 +166,13 @@ def test_ctrl_c_keeps_what_was_measured_and_a_rerun_goes_on(tmp_path):
     command += ["--at", "m=8,n=16", "--budget", "6", "--peers", "none", "--jobs", "1"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     running = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        # A shell's background job ignores Ctrl-C, and so would what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     until = time.monotonic() + 150
 
