@@ -135,7 +135,9 @@ def test_E13_query_heads_read_their_own_head_of_keys(target, heads, kv_heads):
 
 
 @both
-@pytest.mark.parametrize("dim", [40, 72, 80, 96, 160, 224, 256])
+@pytest.mark.parametrize(
+    "dim", [40, *(pytest.param(d, marks=pytest.mark.slow) for d in (72, 80, 160, 224)), 96, 256]
+)
 def test_E15_head_dims_are_right_or_refused_with_numbers(target, dim):
     """flashinfer-ai/flashinfer#528: head dim 224 failed inside, at run time."""
     rng = np.random.default_rng(15)
