@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,13 +19,14 @@ def reads_only(problem: FormulaProblem) -> bool:
     return all(len(t.dims) < whole for t in problem.tensors() if t.is_written)
 
 
-class CpuPeer:
+class CpuPeer(ABC):
     """A competitor on the CPU; it lives in a process of its own."""
 
+    @abstractmethod
     def knows(self, problem: Problem) -> bool:
         """Whether it computes the problem at all."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prepare(
         self,
         spec: KernelSpec,
@@ -38,16 +40,16 @@ class CpuPeer:
         Raises:
             ImportError, OSError: its library is not installed.
         """
-        raise NotImplementedError
 
 
-class GpuPeer:
+class GpuPeer(ABC):
     """A competitor on the GPU; all share one process and PyTorch's tensors."""
 
+    @abstractmethod
     def knows(self, problem: Problem) -> bool:
         """Whether it computes the problem at all."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prepare(
         self,
         spec: KernelSpec,
@@ -56,4 +58,3 @@ class GpuPeer:
         scalars: Mapping[str, float],
     ) -> Callable[[int], Any]:
         """A launch on the i-th set of tensors, on PyTorch's current stream."""
-        raise NotImplementedError

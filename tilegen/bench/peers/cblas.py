@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import glob
 import sysconfig
+from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,9 @@ class Cblas(CpuPeer):
     prefix = "cblas"
     mode = ctypes.DEFAULT_MODE
 
+    @abstractmethod
     def library(self) -> str:
         """Path of the shared library. Raises ImportError if it is not installed."""
-        raise NotImplementedError
 
     def knows(self, problem: Problem) -> bool:
         plain = isinstance(problem, Gemm) and problem.epilogue == "none" and not problem.batched

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -91,11 +92,13 @@ class _Backward(GpuPeer):
             calls.append((d_o, q, k, v, *self._forward(forward, q, k, v, causal, scale)))
         return lambda i: self._backward(backward, calls[i], causal, scale)
 
+    @abstractmethod
     def _forward(self, forward, q, k, v, causal: bool, scale: float) -> Any:
-        raise NotImplementedError
+        """The rest of what `_backward` is given, after d_o, q, k and v."""
 
+    @abstractmethod
     def _backward(self, backward, call, causal: bool, scale: float) -> Any:
-        raise NotImplementedError
+        """The gradients for one set of tensors."""
 
 
 class CudnnAttentionBackward(_Backward):
