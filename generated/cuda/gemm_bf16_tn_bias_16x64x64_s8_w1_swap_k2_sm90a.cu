@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    4ede921fa60f  (command, templates and emitter)
-// Body      0c8f56283270  (everything below this comment)
+// Inputs    440fb02514cd  (command, templates and emitter)
+// Body      3ed7c78edbc0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a.h"
@@ -119,11 +119,6 @@ __device__ __forceinline__ void mbarrier_init(uint64_t *barrier, uint32_t arriva
                "r"(arrivals) : "memory");
 }
 
-// Make initialised mbarriers visible to the copy engine and to the other blocks of the cluster.
-__device__ __forceinline__ void mbarrier_init_fence() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
 // Arrive once and announce how many bytes the copy engine will deliver in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uint32_t bytes) {
   asm volatile(
@@ -145,12 +140,6 @@ __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-__device__ __forceinline__ int cluster_rank() {
-  int rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.release;\n"
@@ -166,40 +155,25 @@ __device__ __forceinline__ void store_cluster(float4 *place, uint32_t rank, floa
       "r"(rank), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
 }
 
-// Wait until the kernels before this one in the stream have finished and their writes are visible.
-__device__ __forceinline__ void griddepcontrol_wait() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-// Let the next kernel of the stream start on processors that this one no longer fills.
-__device__ __forceinline__ void griddepcontrol_launch() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-
 #ifdef TILEGEN_DEBUG
-constexpr long long kPatience = 1LL << 32;  // cycles, some two seconds
-
-// Wait until the phase of this parity has completed; where it does not, name what was waited for.
+// Wait for the phase of this parity, but not for ever: name what does not come, and stop.
 __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
-  for (const long long start = clock64(); clock64() - start < kPatience;) {
-    uint32_t done;
+  constexpr long long kPatience = 1LL << 32;  // cycles, some two seconds
+  const long long start = clock64();
+  for (uint32_t done = 0; !done;) {
     asm volatile(
         "{ .reg .pred over;\n"
         "mbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\n"
         "selp.u32 %0, 1, 0, over; }"
-        : "=r"(done)
-        : "r"(shared_address(barrier)), "r"(parity)
-        : "memory");
-    if (done) {
-      return;
+        : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+    if (!done && clock64() - start > kPatience) {
+      const auto &shared = *reinterpret_cast<const SharedStorage *>(shared_bytes);
+      const int at = static_cast<int>(barrier - shared.full);
+      printf("block %u thread %u: %s[%d] is still in its phase of parity %u\n", blockIdx.x,
+             threadIdx.x, at < kStages ? "full" : "empty", at % kStages, parity);
+      __trap();
     }
   }
-  const SharedStorage &shared = *reinterpret_cast<const SharedStorage *>(shared_bytes);
-  const uint64_t *first = barrier < shared.empty ? shared.full : shared.empty;
-  const char *name = first == shared.full ? "full" : "empty";
-  printf("block %u thread %u: %s[%d] is still in its phase of parity %u\n", blockIdx.x, threadIdx.x,
-         name, static_cast<int>(barrier - first), parity);
-  __trap();
 }
 #else
 // Wait until the phase of this parity has completed.
@@ -211,10 +185,6 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity
       "r"(parity) : "memory");
 }
 #endif
-
-__device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
 
 // Copy a box of a tensor map to shared memory; its bytes count towards the barrier's phase.
 __device__ __forceinline__ void tma_load(void *destination, const CUtensorMap *map,
@@ -284,8 +254,8 @@ __device__ __forceinline__ void wgmma(float (&d)[8], uint64_t a, uint64_t b, int
       "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
       "%0,%1,%2,%3,%4,%5,%6,%7"
       "}, %8, %9, keep, 1, 1, 0, 0; }"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-        "+f"(d[6]), "+f"(d[7])
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+        "+f"(d[7])
       : "l"(a), "l"(b), "r"(accumulate));
 }
 
@@ -312,7 +282,7 @@ __device__ __forceinline__ void produce(SharedStorage &shared, const CUtensorMap
   // A fresh mbarrier counts as having completed the phase before its first, so that in the first
   // round every stage is found empty, at parity 1.
   Ring ring = {0, 1};
-  const int rank = cluster_rank();
+  const int rank = blockIdx.x % kCluster;
   for (int tile = blockIdx.x / kCluster; tile < shape.tiles; tile += gridDim.x / kCluster) {
     const Position at = tile_position(shape, tile);
     const int end = first_step(shape, rank + 1);
@@ -406,7 +376,7 @@ __device__ __forceinline__ void prefetch_operands(SharedStorage &shared, const E
 }
 
 // Store a staged chunk. The copy engine writes pieces of 16 bytes; where N ends inside a piece, its
-// elements are written from here, a row a thread.
+// elements are written by threads, a row each.
 __device__ __forceinline__ void store_chunk(const CUtensorMap *map_c, const Epilogue &e,
                                             const Shape &shape, const Position &at,
                                             const Output *staging) {
@@ -418,10 +388,8 @@ __device__ __forceinline__ void store_chunk(const CUtensorMap *map_c, const Epil
     }
     tma_commit();
   }
-  if (whole < 0 || whole >= kChunkN) {
-    return;
-  }
-  for (int row = thread; row < kStagingRows; row += 128) {
+  const bool ends = whole >= 0 && whole < kChunkN;
+  for (int row = thread; ends && row < kStagingRows; row += 128) {
     const int64_t m = at.m + row;
     const int piece = whole / kPiece ^ (row & 7);
     for (int64_t n = at.n + whole; m < shape.m && n < shape.n; ++n) {
@@ -477,7 +445,7 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const CUtensor
 __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap *map_c,
                                         const Epilogue &e, const Shape &shape, int consumer) {
   const int thread = threadIdx.x % 128;
-  const int rank = cluster_rank();
+  const int rank = blockIdx.x % kCluster;
   Position at = tile_position(shape, blockIdx.x / kCluster);
   at.n += consumer * kPart;
   prefetch_operands(shared, e, shape, at, consumer);
@@ -522,20 +490,21 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
         const __grid_constant__ CUtensorMap map_c, const Shape shape, const Epilogue e) {
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
   if (threadIdx.x == 0) {
-    tma_prefetch_map(&map_a);
-    tma_prefetch_map(&map_b);
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map_a) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map_b) : "memory");
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
       mbarrier_init(&shared.empty[stage], kConsumers);
     }
-    mbarrier_init_fence();
+    // The copy engine and the other blocks of the cluster see the barriers as initialised.
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   // Nobody uses a barrier before it is initialised.
   cluster_sync();
 
-  // So far nothing that other kernels write was read, and nothing written that they read.
-  griddepcontrol_wait();
-  griddepcontrol_launch();
+  // What the kernels before this one in the stream wrote is visible; nothing of it was read so far.
+  // The next kernel may start on processors that this one no longer fills.
+  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
 
   // The same in all threads of a warp, and the compiler sees that it is.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
@@ -649,22 +618,15 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a(
   const int tiles_m = parts(m, kBlockM), tiles_n = parts(n, kBlockN);
   const int tiles = tiles_m * tiles_n;
   const Shape shape = {m, n, parts(k, kBlockK), tiles_m, tiles_n, tiles};
-  Epilogue epilogue = {};
-  epilogue.bias = static_cast<const __nv_bfloat16 *>(bias);
-  epilogue.c = static_cast<__nv_bfloat16 *>(c);
-  epilogue.ldc = ldc;
+  const Epilogue epilogue = {static_cast<const __nv_bfloat16 *>(bias),
+                             static_cast<__nv_bfloat16 *>(c), ldc};
   const int clusters = tiles;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(clusters * kCluster));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = sizeof(SharedStorage);
-  config.stream = stream;
   // The kernel may start while the one before it in the stream ends: it waits before it reads.
   cudaLaunchAttribute overlap = {};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &overlap;
-  config.numAttrs = 1;
+  const dim3 grid(static_cast<unsigned>(clusters * kCluster)), block(kThreads);
+  const cudaLaunchConfig_t config = {grid, block, sizeof(SharedStorage), stream, &overlap, 1};
   return cudaLaunchKernelEx(&config, kernel, map_a, map_b, map_c, shape, epilogue);
 }
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    16e60e05a5bd  (command, templates and emitter)
-// Body      30f16c3c695f  (everything below this comment)
+// Inputs    d58c607352b1  (command, templates and emitter)
+// Body      06c379834958  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a.h"
@@ -135,11 +135,6 @@ __device__ __forceinline__ void mbarrier_init(uint64_t *barrier, uint32_t arriva
                "r"(arrivals) : "memory");
 }
 
-// Make initialised mbarriers visible to the copy engine and to the other blocks of the cluster.
-__device__ __forceinline__ void mbarrier_init_fence() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
 // Arrive once and announce how many bytes the copy engine will deliver in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uint32_t bytes) {
   asm volatile(
@@ -171,62 +166,31 @@ __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-__device__ __forceinline__ int cluster_rank() {
-  int rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.release;\n"
       "barrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// Wait until the kernels before this one in the stream have finished and their writes are visible.
-__device__ __forceinline__ void griddepcontrol_wait() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-// Let the next kernel of the stream start on processors that this one no longer fills.
-__device__ __forceinline__ void griddepcontrol_launch() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-
-template <int kRegisters>
-__device__ __forceinline__ void setmaxnreg_dec() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-
-template <int kRegisters>
-__device__ __forceinline__ void setmaxnreg_inc() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-
 #ifdef TILEGEN_DEBUG
-constexpr long long kPatience = 1LL << 32;  // cycles, some two seconds
-
-// Wait until the phase of this parity has completed; where it does not, name what was waited for.
+// Wait for the phase of this parity, but not for ever: name what does not come, and stop.
 __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
-  for (const long long start = clock64(); clock64() - start < kPatience;) {
-    uint32_t done;
+  constexpr long long kPatience = 1LL << 32;  // cycles, some two seconds
+  const long long start = clock64();
+  for (uint32_t done = 0; !done;) {
     asm volatile(
         "{ .reg .pred over;\n"
         "mbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\n"
         "selp.u32 %0, 1, 0, over; }"
-        : "=r"(done)
-        : "r"(shared_address(barrier)), "r"(parity)
-        : "memory");
-    if (done) {
-      return;
+        : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+    if (!done && clock64() - start > kPatience) {
+      const auto &shared = *reinterpret_cast<const SharedStorage *>(shared_bytes);
+      const int at = static_cast<int>(barrier - shared.full);
+      printf("block %u thread %u: %s[%d] is still in its phase of parity %u\n", blockIdx.x,
+             threadIdx.x, at < kStages ? "full" : "empty", at % kStages, parity);
+      __trap();
     }
   }
-  const SharedStorage &shared = *reinterpret_cast<const SharedStorage *>(shared_bytes);
-  const uint64_t *first = barrier < shared.empty ? shared.full : shared.empty;
-  const char *name = first == shared.full ? "full" : "empty";
-  printf("block %u thread %u: %s[%d] is still in its phase of parity %u\n", blockIdx.x, threadIdx.x,
-         name, static_cast<int>(barrier - first), parity);
-  __trap();
 }
 #else
 // Wait until the phase of this parity has completed.
@@ -238,10 +202,6 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity
       "r"(parity) : "memory");
 }
 #endif
-
-__device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
 
 // Copy a box of a tensor map to shared memory; its bytes count towards the barrier's phase.
 __device__ __forceinline__ void tma_load(void *destination, const CUtensorMap *map,
@@ -326,22 +286,20 @@ __device__ __forceinline__ void wgmma(float (&d)[64], uint64_t a, uint64_t b, in
   asm volatile(
       "{ .reg .pred keep; setp.ne.b32 keep, %66, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,"
+      "%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
       "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
       "}, %64, %65, keep, 1, 1, 0, 1; }"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-        "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-        "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-        "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-        "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-        "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-        "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-        "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-        "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
+        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
+        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
+        "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+        "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
+        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
+        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
+        "+f"(d[63])
       : "l"(a), "l"(b), "r"(accumulate));
 }
 
@@ -352,7 +310,7 @@ __device__ __forceinline__ Position tile_position(const Shape &shape, int tile) 
   const int within = tile % (kGroupM * shape.tiles_n);
   const int rows = min(kGroupM, shape.tiles_m - group * kGroupM);
   const int column = within / rows;
-  const int tile_m = (group * kGroupM + within % rows) * kCluster + cluster_rank();
+  const int tile_m = (group * kGroupM + within % rows) * kCluster + blockIdx.x % kCluster;
   const int tile_n = group % 2 == 0 ? column : shape.tiles_n - 1 - column;
   return {tile_m * kBlockM, tile_n * kBlockN};
 }
@@ -363,7 +321,7 @@ __device__ __forceinline__ void produce(SharedStorage &shared, const CUtensorMap
   // A fresh mbarrier counts as having completed the phase before its first, so that in the first
   // round every stage is found empty, at parity 1.
   Ring ring = {0, 1};
-  const int slice = cluster_rank() * kSlice;
+  const int slice = blockIdx.x % kCluster * kSlice;
   for (int tile = blockIdx.x / kCluster; tile < shape.tiles; tile += gridDim.x / kCluster) {
     const Position at = tile_position(shape, tile);
     for (int step = 0; step < shape.steps; ++step) {
@@ -473,7 +431,7 @@ __device__ __forceinline__ void prefetch_operands(SharedStorage &shared, const E
 }
 
 // Store a staged chunk. The copy engine writes pieces of 16 bytes; where N ends inside a piece, its
-// elements are written from here, a row a thread.
+// elements are written by threads, a row each.
 __device__ __forceinline__ void store_chunk(const CUtensorMap *map_c, const Epilogue &e,
                                             const Shape &shape, const Position &at,
                                             const Output *staging) {
@@ -485,10 +443,8 @@ __device__ __forceinline__ void store_chunk(const CUtensorMap *map_c, const Epil
     }
     tma_commit();
   }
-  if (whole < 0 || whole >= kChunkN) {
-    return;
-  }
-  for (int row = thread; row < kStagingRows; row += 128) {
+  const bool ends = whole >= 0 && whole < kChunkN;
+  for (int row = thread; ends && row < kStagingRows; row += 128) {
     const int64_t m = at.m + row;
     const int piece = whole / kPiece ^ (row & 7);
     for (int64_t n = at.n + whole; m < shape.m && n < shape.n; ++n) {
@@ -575,30 +531,31 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
         const __grid_constant__ CUtensorMap map_c, const Shape shape, const Epilogue e) {
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
   if (threadIdx.x == 0) {
-    tma_prefetch_map(&map_a);
-    tma_prefetch_map(&map_b);
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map_a) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map_b) : "memory");
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
       mbarrier_init(&shared.empty[stage], 1 * kCluster);
     }
-    mbarrier_init_fence();
+    // The copy engine and the other blocks of the cluster see the barriers as initialised.
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   // Nobody uses a barrier before it is initialised.
   cluster_sync();
 
-  // So far nothing that other kernels write was read, and nothing written that they read.
-  griddepcontrol_wait();
-  griddepcontrol_launch();
+  // What the kernels before this one in the stream wrote is visible; nothing of it was read so far.
+  // The next kernel may start on processors that this one no longer fills.
+  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
 
   // The same in all threads of a warp, and the compiler sees that it is.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == 0) {
-    setmaxnreg_dec<kProducerRegisters>();
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kProducerRegisters));
     if (threadIdx.x == 0) {
       produce(shared, &map_a, &map_b, shape);
     }
   } else {
-    setmaxnreg_inc<kConsumerRegisters>();
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kConsumerRegisters));
     consume(shared, &map_c, e, shape, warpgroup - 1);
   }
   // No block leaves while another may still arrive at its barriers or write to its memory.
@@ -705,24 +662,17 @@ extern "C" cudaError_t tilegen_gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a(
   const int tiles_m = parts(m, kBlockM * kCluster), tiles_n = parts(n, kBlockN);
   const int tiles = tiles_m * tiles_n;
   const Shape shape = {m, n, parts(k, kBlockK), tiles_m, tiles_n, tiles};
-  Epilogue epilogue = {};
-  epilogue.bias = static_cast<const __nv_bfloat16 *>(bias);
-  epilogue.c = static_cast<__nv_bfloat16 *>(c);
-  epilogue.ldc = ldc;
+  const Epilogue epilogue = {static_cast<const __nv_bfloat16 *>(bias),
+                             static_cast<__nv_bfloat16 *>(c), ldc};
   // As many clusters as run at once walk all tiles.
   const int at_once = processors / kCluster;
   const int clusters = tiles < at_once ? tiles : at_once;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(clusters * kCluster));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = sizeof(SharedStorage);
-  config.stream = stream;
   // The kernel may start while the one before it in the stream ends: it waits before it reads.
   cudaLaunchAttribute overlap = {};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &overlap;
-  config.numAttrs = 1;
+  const dim3 grid(static_cast<unsigned>(clusters * kCluster)), block(kThreads);
+  const cudaLaunchConfig_t config = {grid, block, sizeof(SharedStorage), stream, &overlap, 1};
   return cudaLaunchKernelEx(&config, kernel, map_a, map_b, map_c, shape, epilogue);
 }
 

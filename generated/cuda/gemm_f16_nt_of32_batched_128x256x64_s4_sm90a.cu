@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  128x256x64 s4
-// Inputs    21284fb35939  (command, templates and emitter)
-// Body      33b2888ef1ab  (everything below this comment)
+// Inputs    51f08f4abd01  (command, templates and emitter)
+// Body      acb7a73a0c80  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_nt_of32_batched_128x256x64_s4_sm90a.h"
@@ -111,11 +111,6 @@ __device__ __forceinline__ void mbarrier_init(uint64_t *barrier, uint32_t arriva
                "r"(arrivals) : "memory");
 }
 
-// Make initialised mbarriers visible to the copy engine and to the other blocks of the cluster.
-__device__ __forceinline__ void mbarrier_init_fence() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
 // Arrive once and announce how many bytes the copy engine will deliver in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uint32_t bytes) {
   asm volatile(
@@ -128,50 +123,25 @@ __device__ __forceinline__ void mbarrier_arrive(uint64_t *barrier) {
       "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Wait until the kernels before this one in the stream have finished and their writes are visible.
-__device__ __forceinline__ void griddepcontrol_wait() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-// Let the next kernel of the stream start on processors that this one no longer fills.
-__device__ __forceinline__ void griddepcontrol_launch() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-
-template <int kRegisters>
-__device__ __forceinline__ void setmaxnreg_dec() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-
-template <int kRegisters>
-__device__ __forceinline__ void setmaxnreg_inc() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-
 #ifdef TILEGEN_DEBUG
-constexpr long long kPatience = 1LL << 32;  // cycles, some two seconds
-
-// Wait until the phase of this parity has completed; where it does not, name what was waited for.
+// Wait for the phase of this parity, but not for ever: name what does not come, and stop.
 __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
-  for (const long long start = clock64(); clock64() - start < kPatience;) {
-    uint32_t done;
+  constexpr long long kPatience = 1LL << 32;  // cycles, some two seconds
+  const long long start = clock64();
+  for (uint32_t done = 0; !done;) {
     asm volatile(
         "{ .reg .pred over;\n"
         "mbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\n"
         "selp.u32 %0, 1, 0, over; }"
-        : "=r"(done)
-        : "r"(shared_address(barrier)), "r"(parity)
-        : "memory");
-    if (done) {
-      return;
+        : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+    if (!done && clock64() - start > kPatience) {
+      const auto &shared = *reinterpret_cast<const SharedStorage *>(shared_bytes);
+      const int at = static_cast<int>(barrier - shared.full);
+      printf("block %u thread %u: %s[%d] is still in its phase of parity %u\n", blockIdx.x,
+             threadIdx.x, at < kStages ? "full" : "empty", at % kStages, parity);
+      __trap();
     }
   }
-  const SharedStorage &shared = *reinterpret_cast<const SharedStorage *>(shared_bytes);
-  const uint64_t *first = barrier < shared.empty ? shared.full : shared.empty;
-  const char *name = first == shared.full ? "full" : "empty";
-  printf("block %u thread %u: %s[%d] is still in its phase of parity %u\n", blockIdx.x, threadIdx.x,
-         name, static_cast<int>(barrier - first), parity);
-  __trap();
 }
 #else
 // Wait until the phase of this parity has completed.
@@ -183,10 +153,6 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity
       "r"(parity) : "memory");
 }
 #endif
-
-__device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
 
 // Copy a box of a tensor map to shared memory; its bytes count towards the barrier's phase.
 __device__ __forceinline__ void tma_load(void *destination, const CUtensorMap *map,
@@ -227,37 +193,32 @@ __device__ __forceinline__ void wgmma(float (&d)[128], uint64_t a, uint64_t b, i
   asm volatile(
       "{ .reg .pred keep; setp.ne.b32 keep, %130, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-      "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,"
-      "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"
-      "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,"
-      "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,"
-      "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,"
+      "%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+      "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,"
+      "%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,"
+      "%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,"
+      "%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
       "}, %128, %129, keep, 1, 1, 1, 1; }"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-        "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-        "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-        "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-        "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-        "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-        "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-        "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-        "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
-        "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-        "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
-        "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
-        "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
-        "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
-        "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]),
-        "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]),
-        "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]),
-        "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
-        "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]),
-        "+f"(d[126]), "+f"(d[127])
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
+        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
+        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
+        "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+        "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
+        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
+        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
+        "+f"(d[63]), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]),
+        "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]),
+        "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
+        "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]),
+        "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]), "+f"(d[97]),
+        "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]),
+        "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]),
+        "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]),
+        "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]), "+f"(d[121]),
+        "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
       : "l"(a), "l"(b), "r"(accumulate));
 }
 
@@ -397,30 +358,31 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
         const Shape shape, const Epilogue e) {
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
   if (threadIdx.x == 0) {
-    tma_prefetch_map(&map_a);
-    tma_prefetch_map(&map_b);
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map_a) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map_b) : "memory");
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
       mbarrier_init(&shared.empty[stage], kConsumers);
     }
-    mbarrier_init_fence();
+    // The copy engine sees the barriers as initialised.
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   // Nobody uses a barrier before it is initialised.
   __syncthreads();
 
-  // So far nothing that other kernels write was read, and nothing written that they read.
-  griddepcontrol_wait();
-  griddepcontrol_launch();
+  // What the kernels before this one in the stream wrote is visible; nothing of it was read so far.
+  // The next kernel may start on processors that this one no longer fills.
+  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
 
   // The same in all threads of a warp, and the compiler sees that it is.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == 0) {
-    setmaxnreg_dec<kProducerRegisters>();
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kProducerRegisters));
     if (threadIdx.x == 0) {
       produce(shared, &map_a, &map_b, shape);
     }
   } else {
-    setmaxnreg_inc<kConsumerRegisters>();
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kConsumerRegisters));
     consume(shared, e, shape, warpgroup - 1);
   }
 }
@@ -528,24 +490,16 @@ extern "C" cudaError_t tilegen_gemm_f16_nt_of32_batched_128x256x64_s4_sm90a(
   const int tiles_m = parts(m, kBlockM * kCluster), tiles_n = parts(n, kBlockN);
   const int tiles = tiles_m * tiles_n * static_cast<int>(batch);
   const Shape shape = {m, n, parts(k, kBlockK), tiles_m, tiles_n, tiles};
-  Epilogue epilogue = {};
-  epilogue.c = static_cast<float *>(c);
-  epilogue.stride_c = stride_c;
-  epilogue.ldc = ldc;
+  const Epilogue epilogue = {static_cast<float *>(c), stride_c, ldc};
   // As many clusters as run at once walk all tiles.
   const int at_once = processors / kCluster;
   const int clusters = tiles < at_once ? tiles : at_once;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(clusters * kCluster));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = sizeof(SharedStorage);
-  config.stream = stream;
   // The kernel may start while the one before it in the stream ends: it waits before it reads.
   cudaLaunchAttribute overlap = {};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &overlap;
-  config.numAttrs = 1;
+  const dim3 grid(static_cast<unsigned>(clusters * kCluster)), block(kThreads);
+  const cudaLaunchConfig_t config = {grid, block, sizeof(SharedStorage), stream, &overlap, 1};
   return cudaLaunchKernelEx(&config, kernel, map_a, map_b, shape, epilogue);
 }
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2 pp
-// Inputs    603b6e47b847  (command, templates and emitter)
-// Body      04aa61c56f0a  (everything below this comment)
+// Inputs    86737e6ec749  (command, templates and emitter)
+// Body      99cb2f975734  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_tn_obf16_e42ab2b_cols_f32_rows_f32_128x128x12_c28d53.h"
@@ -136,11 +136,6 @@ __device__ __forceinline__ void mbarrier_init(uint64_t *barrier, uint32_t arriva
                "r"(arrivals) : "memory");
 }
 
-// Make initialised mbarriers visible to the copy engine and to the other blocks of the cluster.
-__device__ __forceinline__ void mbarrier_init_fence() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
 // Arrive once and announce how many bytes the copy engine will deliver in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uint32_t bytes) {
   asm volatile(
@@ -172,62 +167,31 @@ __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-__device__ __forceinline__ int cluster_rank() {
-  int rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.release;\n"
       "barrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// Wait until the kernels before this one in the stream have finished and their writes are visible.
-__device__ __forceinline__ void griddepcontrol_wait() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-// Let the next kernel of the stream start on processors that this one no longer fills.
-__device__ __forceinline__ void griddepcontrol_launch() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-
-template <int kRegisters>
-__device__ __forceinline__ void setmaxnreg_dec() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-
-template <int kRegisters>
-__device__ __forceinline__ void setmaxnreg_inc() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-
 #ifdef TILEGEN_DEBUG
-constexpr long long kPatience = 1LL << 32;  // cycles, some two seconds
-
-// Wait until the phase of this parity has completed; where it does not, name what was waited for.
+// Wait for the phase of this parity, but not for ever: name what does not come, and stop.
 __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
-  for (const long long start = clock64(); clock64() - start < kPatience;) {
-    uint32_t done;
+  constexpr long long kPatience = 1LL << 32;  // cycles, some two seconds
+  const long long start = clock64();
+  for (uint32_t done = 0; !done;) {
     asm volatile(
         "{ .reg .pred over;\n"
         "mbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\n"
         "selp.u32 %0, 1, 0, over; }"
-        : "=r"(done)
-        : "r"(shared_address(barrier)), "r"(parity)
-        : "memory");
-    if (done) {
-      return;
+        : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+    if (!done && clock64() - start > kPatience) {
+      const auto &shared = *reinterpret_cast<const SharedStorage *>(shared_bytes);
+      const int at = static_cast<int>(barrier - shared.full);
+      printf("block %u thread %u: %s[%d] is still in its phase of parity %u\n", blockIdx.x,
+             threadIdx.x, at < kStages ? "full" : "empty", at % kStages, parity);
+      __trap();
     }
   }
-  const SharedStorage &shared = *reinterpret_cast<const SharedStorage *>(shared_bytes);
-  const uint64_t *first = barrier < shared.empty ? shared.full : shared.empty;
-  const char *name = first == shared.full ? "full" : "empty";
-  printf("block %u thread %u: %s[%d] is still in its phase of parity %u\n", blockIdx.x, threadIdx.x,
-         name, static_cast<int>(barrier - first), parity);
-  __trap();
 }
 #else
 // Wait until the phase of this parity has completed.
@@ -239,10 +203,6 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity
       "r"(parity) : "memory");
 }
 #endif
-
-__device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
 
 // Copy a box of a tensor map to shared memory; its bytes count towards the barrier's phase.
 __device__ __forceinline__ void tma_load(void *destination, const CUtensorMap *map,
@@ -319,22 +279,20 @@ __device__ __forceinline__ void wgmma(int32_t (&d)[64], uint64_t a, uint64_t b, 
   asm volatile(
       "{ .reg .pred keep; setp.ne.b32 keep, %66, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8 {"
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,"
+      "%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
       "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
       "}, %64, %65, keep; }"
-      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]),
-        "+r"(d[6]), "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]),
-        "+r"(d[12]), "+r"(d[13]), "+r"(d[14]), "+r"(d[15]), "+r"(d[16]), "+r"(d[17]),
-        "+r"(d[18]), "+r"(d[19]), "+r"(d[20]), "+r"(d[21]), "+r"(d[22]), "+r"(d[23]),
-        "+r"(d[24]), "+r"(d[25]), "+r"(d[26]), "+r"(d[27]), "+r"(d[28]), "+r"(d[29]),
-        "+r"(d[30]), "+r"(d[31]), "+r"(d[32]), "+r"(d[33]), "+r"(d[34]), "+r"(d[35]),
-        "+r"(d[36]), "+r"(d[37]), "+r"(d[38]), "+r"(d[39]), "+r"(d[40]), "+r"(d[41]),
-        "+r"(d[42]), "+r"(d[43]), "+r"(d[44]), "+r"(d[45]), "+r"(d[46]), "+r"(d[47]),
-        "+r"(d[48]), "+r"(d[49]), "+r"(d[50]), "+r"(d[51]), "+r"(d[52]), "+r"(d[53]),
-        "+r"(d[54]), "+r"(d[55]), "+r"(d[56]), "+r"(d[57]), "+r"(d[58]), "+r"(d[59]),
-        "+r"(d[60]), "+r"(d[61]), "+r"(d[62]), "+r"(d[63])
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]), "+r"(d[6]),
+        "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]), "+r"(d[12]), "+r"(d[13]),
+        "+r"(d[14]), "+r"(d[15]), "+r"(d[16]), "+r"(d[17]), "+r"(d[18]), "+r"(d[19]), "+r"(d[20]),
+        "+r"(d[21]), "+r"(d[22]), "+r"(d[23]), "+r"(d[24]), "+r"(d[25]), "+r"(d[26]), "+r"(d[27]),
+        "+r"(d[28]), "+r"(d[29]), "+r"(d[30]), "+r"(d[31]), "+r"(d[32]), "+r"(d[33]), "+r"(d[34]),
+        "+r"(d[35]), "+r"(d[36]), "+r"(d[37]), "+r"(d[38]), "+r"(d[39]), "+r"(d[40]), "+r"(d[41]),
+        "+r"(d[42]), "+r"(d[43]), "+r"(d[44]), "+r"(d[45]), "+r"(d[46]), "+r"(d[47]), "+r"(d[48]),
+        "+r"(d[49]), "+r"(d[50]), "+r"(d[51]), "+r"(d[52]), "+r"(d[53]), "+r"(d[54]), "+r"(d[55]),
+        "+r"(d[56]), "+r"(d[57]), "+r"(d[58]), "+r"(d[59]), "+r"(d[60]), "+r"(d[61]), "+r"(d[62]),
+        "+r"(d[63])
       : "l"(a), "l"(b), "r"(accumulate));
 }
 
@@ -345,7 +303,7 @@ __device__ __forceinline__ Position tile_position(const Shape &shape, int tile) 
   const int within = tile % (kGroupM * shape.tiles_n);
   const int rows = min(kGroupM, shape.tiles_m - group * kGroupM);
   const int column = within / rows;
-  const int tile_m = (group * kGroupM + within % rows) * kCluster + cluster_rank();
+  const int tile_m = (group * kGroupM + within % rows) * kCluster + blockIdx.x % kCluster;
   const int tile_n = group % 2 == 0 ? column : shape.tiles_n - 1 - column;
   return {tile_m * kBlockM, tile_n * kBlockN};
 }
@@ -356,7 +314,7 @@ __device__ __forceinline__ void produce(SharedStorage &shared, const CUtensorMap
   // A fresh mbarrier counts as having completed the phase before its first, so that in the first
   // round every stage is found empty, at parity 1.
   Ring ring = {0, 1};
-  const int slice = cluster_rank() * kSlice;
+  const int slice = blockIdx.x % kCluster * kSlice;
   for (int tile = blockIdx.x / kCluster; tile < shape.tiles; tile += gridDim.x / kCluster) {
     const Position at = tile_position(shape, tile);
     for (int step = 0; step < shape.steps; ++step) {
@@ -458,7 +416,7 @@ __device__ __forceinline__ void prefetch_operands(SharedStorage &shared, const E
 }
 
 // Store a staged chunk. The copy engine writes pieces of 16 bytes; where N ends inside a piece, its
-// elements are written from here, a row a thread.
+// elements are written by threads, a row each.
 __device__ __forceinline__ void store_chunk(const CUtensorMap *map_c, const Epilogue &e,
                                             const Shape &shape, const Position &at,
                                             const Output *staging) {
@@ -470,10 +428,8 @@ __device__ __forceinline__ void store_chunk(const CUtensorMap *map_c, const Epil
     }
     tma_commit();
   }
-  if (whole < 0 || whole >= kChunkN) {
-    return;
-  }
-  for (int row = thread; row < kStagingRows; row += 128) {
+  const bool ends = whole >= 0 && whole < kChunkN;
+  for (int row = thread; ends && row < kStagingRows; row += 128) {
     const int64_t m = at.m + row;
     const int piece = whole / kPiece ^ (row & 7);
     for (int64_t n = at.n + whole; m < shape.m && n < shape.n; ++n) {
@@ -563,30 +519,31 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
         const __grid_constant__ CUtensorMap map_c, const Shape shape, const Epilogue e) {
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
   if (threadIdx.x == 0) {
-    tma_prefetch_map(&map_a);
-    tma_prefetch_map(&map_b);
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map_a) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map_b) : "memory");
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
       mbarrier_init(&shared.empty[stage], 1 * kCluster);
     }
-    mbarrier_init_fence();
+    // The copy engine and the other blocks of the cluster see the barriers as initialised.
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   // Nobody uses a barrier before it is initialised.
   cluster_sync();
 
-  // So far nothing that other kernels write was read, and nothing written that they read.
-  griddepcontrol_wait();
-  griddepcontrol_launch();
+  // What the kernels before this one in the stream wrote is visible; nothing of it was read so far.
+  // The next kernel may start on processors that this one no longer fills.
+  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
 
   // The same in all threads of a warp, and the compiler sees that it is.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == 0) {
-    setmaxnreg_dec<kProducerRegisters>();
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kProducerRegisters));
     if (threadIdx.x == 0) {
       produce(shared, &map_a, &map_b, shape);
     }
   } else {
-    setmaxnreg_inc<kConsumerRegisters>();
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kConsumerRegisters));
     consume(shared, &map_c, e, shape, warpgroup - 1);
   }
   // No block leaves while another may still arrive at its barriers or write to its memory.
@@ -699,25 +656,17 @@ extern "C" cudaError_t tilegen_gemm_i8_tn_obf16_e42ab2b_cols_f32_rows_f32_128x12
   const int tiles_m = parts(m, kBlockM * kCluster), tiles_n = parts(n, kBlockN);
   const int tiles = tiles_m * tiles_n;
   const Shape shape = {m, n, parts(k, kBlockK), tiles_m, tiles_n, tiles};
-  Epilogue epilogue = {};
-  epilogue.rows = static_cast<const float *>(rows);
-  epilogue.cols = static_cast<const float *>(cols);
-  epilogue.c = static_cast<__nv_bfloat16 *>(c);
-  epilogue.ldc = ldc;
+  const Epilogue epilogue = {static_cast<const float *>(rows), static_cast<const float *>(cols),
+                             static_cast<__nv_bfloat16 *>(c), ldc};
   // As many clusters as run at once walk all tiles.
   const int at_once = processors / kCluster;
   const int clusters = tiles < at_once ? tiles : at_once;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(clusters * kCluster));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = sizeof(SharedStorage);
-  config.stream = stream;
   // The kernel may start while the one before it in the stream ends: it waits before it reads.
   cudaLaunchAttribute overlap = {};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &overlap;
-  config.numAttrs = 1;
+  const dim3 grid(static_cast<unsigned>(clusters * kCluster)), block(kThreads);
+  const cudaLaunchConfig_t config = {grid, block, sizeof(SharedStorage), stream, &overlap, 1};
   return cudaLaunchKernelEx(&config, kernel, map_a, map_b, map_c, shape, epilogue);
 }
 

@@ -30,6 +30,7 @@ def context(plan: WgmmaGemmPlan) -> dict[str, Any]:
         ),
         "sum_bytes": 4,
         "batch_argument": ", at.batch" if problem.batched else "",
+        "barrier_words": _barrier_words(plan),
         **_maps(plan, tiled),
         **(_values(plan, arrays) if plan.staged else {}),
         **_launch(plan, tensors.assignments(arrays, problem.scalars(), True)),
@@ -125,6 +126,14 @@ def _values(plan: WgmmaGemmPlan, arrays: list[Tensor]) -> dict[str, Any]:
         "value_calls": [_call(plan, reads, bool(scalars), half) for half in (0, 1)],
         "c_place": tensors.element(place, "e.").replace("batch *", "at.batch *"),
     }
+
+
+def _barrier_words(plan: WgmmaGemmPlan) -> str:
+    """Name of the mbarrier that lies `at` elements behind the first `full` one, and its number."""
+    if plan.tile_operand:
+        name, number = 'at < 0 ? "operand" : (at < kStages ? "full" : "empty")', "at + kConsumers"
+        return f"{name},\n             at < 0 ? {number} : at % kStages"
+    return 'at < kStages ? "full" : "empty", at % kStages'
 
 
 def _read(plan: WgmmaGemmPlan, name: str, index: str) -> str:
@@ -229,5 +238,5 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
             how.replace("&", ""),
         ],
         "launch_arguments": ["&config", "kernel", *maps, "shape", given],
-        "epilogue_value": ["Epilogue epilogue = {};", *(f"epilogue.{v};" for v in values)],
+        "epilogue_values": [v.split(" = ", 1)[1] for v in values],
     }

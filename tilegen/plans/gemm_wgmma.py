@@ -197,7 +197,7 @@ class WgmmaGemmPlan(Plan):
                 "cluster_sync" if schedule.cluster > 1 or in_cluster else "__syncthreads"
             ),
             tile_m=(
-                "(group * kGroupM + within % rows) * kCluster + cluster_rank()"
+                "(group * kGroupM + within % rows) * kCluster + blockIdx.x % kCluster"
                 if schedule.cluster > 1
                 else "group * kGroupM + within % rows"
             ),

@@ -69,8 +69,16 @@ def consume(schedule: WgmmaGemm) -> str:
     return "pingpong" if schedule.pingpong else "cooperative"
 
 
-def rows(numbers: range, width: int) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(numbers[i : i + width]) for i in range(0, len(numbers), width))
+def rows(words: list[str], comma: str, columns: int = 92) -> tuple[str, ...]:
+    """The words with commas between them, in lines of at most so many columns."""
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + len(comma) + len(word) < columns:
+            lines[-1] += comma + word
+        else:
+            lines[-1] += comma.rstrip()
+            lines.append(word)
+    return tuple(lines)
 
 
 def wgmma_form(problem: Gemm, schedule: WgmmaGemm) -> tuple:
@@ -83,11 +91,10 @@ def wgmma_form(problem: Gemm, schedule: WgmmaGemm) -> tuple:
         f"m64n{schedule.mma_n}k{32 // problem.storage.bytes}",
         f"{'s32' if exact else 'f32'}.{kind}.{kind}",
         problem.accumulator.cuda,
-        "r" if exact else "f",
         registers,
         (registers, registers + 1, registers + 2),
-        rows(range(registers), 16),
-        rows(range(registers), 6),
+        rows([f"%{i}" for i in range(registers)], ","),
+        rows([f'"+{"r" if exact else "f"}"(d[{i}])' for i in range(registers)], ", "),
         scales + (f", {first}, {second}" if problem.storage.bytes == 2 else ""),
     )
 
@@ -103,16 +110,14 @@ def store(schedule: WgmmaGemm, staged: bool, tiled: str) -> str:
 
 
 def barrier_primitives(schedule: WgmmaGemm, staged: bool) -> tuple[str, ...]:
-    names = ["shared_address", "mbarrier_init", "mbarrier_init_fence", "mbarrier_arrive_expect_tx"]
+    names = ["shared_address", "mbarrier_init", "mbarrier_arrive_expect_tx"]
     names.append("mbarrier_arrive_cluster" if schedule.cluster > 1 else "mbarrier_arrive")
     names += ["named_barrier_sync"] if staged or schedule.pingpong else []
     names += ["named_barrier_arrive"] if schedule.pingpong else []
     names += ["fence_proxy_async"] if staged and not schedule.repack else []
     in_cluster = schedule.cluster_split > 1
-    names += ["cluster_rank", "cluster_sync"] if schedule.cluster > 1 or in_cluster else []
+    names += ["cluster_sync"] if schedule.cluster > 1 or in_cluster else []
     names += ["store_cluster"] if in_cluster else []
-    names += ["griddepcontrol_wait", "griddepcontrol_launch"]
-    names += ["setmaxnreg_dec", "setmaxnreg_inc"] if schedule.consumers > 1 else []
     return tuple(names)
 
 
@@ -122,7 +127,7 @@ def tma_primitives(schedule: WgmmaGemm, staged: bool, batched: bool) -> tuple[st
     staged = staged and not schedule.repack
     names += ["tma_store"] if staged else []
     names = [f"{n}_batch" if batched else n for n in names]
-    return ("tma_prefetch_map", *names, *(["tma_commit", "tma_wait_read"] if staged else []))
+    return (*names, *(["tma_commit", "tma_wait_read"] if staged else []))
 
 
 def wgmma_primitives(schedule: WgmmaGemm, staged: bool, tiled: str) -> tuple[str, ...]:
