@@ -1,10 +1,11 @@
-"""Cold start on a GPU: a kernel built ahead of time beside Triton's first call, each in processes of its own.
+"""Cold start on a GPU: a kernel built ahead of time beside the first calls of Triton and TileLang, each in a process.
 
     tilegen build gemm --target sm_90a -o built
     python benchmarks/cold_start.py built --save benchmarks/results/cold_start_h200.json
 
 A sample is the time from a process's first line until the first product of 512 x 512 x 512 is on the device and its
-values have been seen to be right; what is imported counts. Triton is timed with an empty cache and with a full one.
+values have been seen to be right; what is imported counts. What compiles at run time is timed with an empty cache
+and with a full one. What is not installed is named and left out.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 
 from tilegen.bench import gpu
 from tilegen.bench.samples import Report, Row
 
 SIZE = 512
+CASES = ("process to first product", "first call")
 
 AHEAD = """\
 import time
@@ -72,6 +77,43 @@ print(stop - start, stop - before)
 """
 
 
+TILELANG = """\
+import time
+start = time.perf_counter()
+import torch
+import tilelang
+import tilelang.language as T
+
+@tilelang.jit(out_idx=[-1])
+def product(M, N, K, BM, BN, BK):
+    @T.prim_func
+    def main(a: T.Tensor((M, K), "float16"), b: T.Tensor((N, K), "float16"), c: T.Tensor((M, N), "float16")):
+        with T.Kernel(T.ceildiv(N, BN), T.ceildiv(M, BM), threads=256) as (bx, by):
+            x = T.alloc_shared((BM, BK), "float16")
+            y = T.alloc_shared((BN, BK), "float16")
+            sums = T.alloc_fragment((BM, BN), "float32")
+            T.clear(sums)
+            for step in T.Pipelined(T.ceildiv(K, BK), num_stages=3):
+                T.copy(a[by * BM, step * BK], x)
+                T.copy(b[bx * BN, step * BK], y)
+                T.gemm(x, y, sums, transpose_B=True)
+            T.copy(sums, c[by * BM, bx * BN])
+    return main
+
+a, b = (torch.randn(512, 512, device="cuda").half() for _ in range(2))
+torch.cuda.synchronize()
+before = time.perf_counter()
+c = product(512, 512, 512, 128, 128, 64)(a, b)
+torch.cuda.synchronize()
+stop = time.perf_counter()
+assert (c.float() - a.float() @ b.float().T).abs().max() < 1
+print(stop - start, stop - before)
+"""
+
+# What compiles at run time: its program, and the environment variable that moves its cache.
+PEERS = {"triton": (TRITON, "TRITON_CACHE_DIR"), "tilelang": (TILELANG, "TILELANG_CACHE_DIR")}
+
+
 def run(text: str, *arguments: str, **environment: str) -> tuple[float, float]:
     """Seconds of a fresh process from its first line to its first product, and of the first call alone."""
     with tempfile.TemporaryDirectory() as folder:
@@ -83,8 +125,42 @@ def run(text: str, *arguments: str, **environment: str) -> tuple[float, float]:
         )
     if ran.returncode:
         raise SystemExit(ran.stderr)
-    whole, call = ran.stdout.split()
+    whole, call = ran.stdout.split()[-2:]
     return float(whole), float(call)
+
+
+def measure(
+    folder: Path, peers: Mapping[str, tuple[str, str]], rounds: int
+) -> dict[str, list[tuple[float, float]]]:
+    """Samples of `run` by competitor, one a round."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    with ExitStack() as stack:
+        fresh = lambda: stack.enter_context(tempfile.TemporaryDirectory())  # noqa: E731
+        kept = {name: fresh() for name in peers}
+        for name, (text, variable) in peers.items():
+            run(text, **{variable: kept[name]})
+        for _ in range(rounds):
+            found.setdefault("tilegen", []).append(run(AHEAD, str(folder)))
+            for name, (text, variable) in peers.items():
+                found.setdefault(name, []).append(run(text, **{variable: fresh()}))
+                cached = run(text, **{variable: kept[name]})
+                found.setdefault(f"{name}, cached", []).append(cached)
+    return found
+
+
+def rows_of(samples: Mapping[str, Sequence[tuple[float, float]]]) -> list[Row]:
+    """A row for each competitor and each of the two times."""
+    rows = []
+    for place, what in enumerate(CASES):
+        ours = [sample[place] for sample in samples["tilegen"]]
+        for name in samples.keys() - {"tilegen"}:
+            theirs = [sample[place] for sample in samples[name]]
+            row = Row(f"{what}, {name}", what, "gemm", {"m": SIZE, "n": SIZE, "k": SIZE})
+            row.kernel, row.command = "built ahead of time", "tilegen build gemm --target sm_90a"
+            row.seconds = {"tilegen": ours, name: theirs}
+            row.ratios = {name: [t / o for t, o in zip(theirs, ours, strict=True)]}
+            rows.append(row)
+    return sorted(rows, key=lambda row: (CASES.index(row.group), row.case))
 
 
 def main() -> None:
@@ -94,35 +170,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--save", type=Path)
     given = parser.parse_args()
-    rows = [Row(what, "cold start", "gemm", {"m": SIZE, "n": SIZE, "k": SIZE}) for what in CASES]
-    with tempfile.TemporaryDirectory() as kept:
-        run(TRITON, TRITON_CACHE_DIR=kept)
-        for _ in range(given.rounds):
-            with tempfile.TemporaryDirectory() as empty:
-                found = {
-                    "tilegen": run(AHEAD, str(Path(given.folder).absolute())),
-                    "triton": run(TRITON, TRITON_CACHE_DIR=empty),
-                    "triton, cached": run(TRITON, TRITON_CACHE_DIR=kept),
-                }
-            for row, place in zip(rows, (0, 1)):
-                for name, seconds in found.items():
-                    row.seconds.setdefault(name, []).append(seconds[place])
+    peers = {name: peer for name, peer in PEERS.items() if find_spec(name) is not None}
+    for name in PEERS.keys() - peers.keys():
+        print(f"{name} is not installed: left out")
+    rows = rows_of(measure(Path(given.folder).absolute(), peers, given.rounds))
     for row in rows:
-        row.kernel, row.command = (
-            "built ahead of time",
-            "tilegen build gemm --target sm_90a",
-        )
-        ours = row.seconds["tilegen"]
-        for name, times in row.seconds.items():
-            if name != "tilegen":
-                row.ratios[name] = [t / o for t, o in zip(times, ours)]
-        medians = ", ".join(f"{n} {statistics.median(t):.3f} s" for n, t in row.seconds.items())
-        print(f"{row.case}: {medians}")
+        peer, ratio = row.best_peer()
+        print(f"{row.case}: {row.median():.3f} s, {row.median(peer):.3f} s, ratio {ratio:.2f}")
     if given.save is not None:
         Report("cold_start", gpu.machine_facts(), rows).save(given.save)
-
-
-CASES = ("process to first product", "first call")
 
 
 if __name__ == "__main__":

@@ -73,6 +73,8 @@ def _section(path: Path, report: Report) -> str:
 
 
 def _rate(row: Row, seconds: float) -> str:
+    if not row.flops and not row.bytes:
+        return "-"
     if row.flops and row.flops > 40 * row.bytes:
         return f"{row.flops / seconds / 1e12:.1f} Tflop/s"
     return f"{row.bytes / seconds / 1e9:.0f} GB/s"
