@@ -264,3 +264,19 @@ def test_the_table_against_the_ceiling_takes_the_fastest_copy_of_a_large_size():
     report = Report("s", {}, [row(32768, 1.0, 0.5), row(65536, 2.0, 9.0), row(16, 1.0, 0.7)])
     assert against_ceiling(report)[-2] == "| softmax f32 | 0.50 | 0.50 | 0.70 |"
     assert against_ceiling(Report("s", {}, [])) == []
+
+
+def test_a_gpu_has_one_lock_however_it_is_named(monkeypatch, tmp_path):
+    from tilegen.bench.process import gpu_of
+
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nprintf '0, GPU-1f2e\\n1, GPU-9a8b\\n'\n")
+    tool.chmod(0o755)
+    gpu_of.cache_clear()
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert {gpu_of(name) for name in ("", "0", "0,1", "GPU-1f")} == {"GPU-1f2e"}
+    assert {gpu_of(name) for name in ("1", "GPU-9a8b,0")} == {"GPU-9a8b"}
+    gpu_of.cache_clear()
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert gpu_of("MIG-7/1") == "MIG-7-1"
+    gpu_of.cache_clear()

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from tilegen.bench.process import holding
 from tilegen.errors import UsageError
 from tilegen.tune.candidates import Space
 from tilegen.tune.executors import RESOURCE, farm
@@ -57,6 +58,26 @@ def test_a_device_is_timed_by_one_call_at_a_time(cluster, tmp_path):
     for spans in by_worker.values():
         spans.sort()
         assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:]))
+
+
+def _held(device: str) -> tuple[int, float, float]:
+    with holding(device, on_gpu=False):
+        start = time.time()
+        time.sleep(0.05)
+        return os.getpid(), start, time.time()
+
+
+def test_two_workers_of_one_machine_never_time_on_one_device_at_once(cluster, tmp_path):
+    """Each worker says that it owns a device, as where both were started beside one GPU."""
+    places = farm(cluster.scheduler_address)
+    device = f"test-{os.getpid()}"
+    try:
+        futures = [places.timers.submit(_held, device) for _ in range(12)]
+        found = sorted((f.result(timeout=60) for f in futures), key=lambda one: one[1])
+    finally:
+        places.close()
+    assert len({worker for worker, _, _ in found}) == 2
+    assert all(a[2] <= b[1] for a, b in zip(found, found[1:]))
 
 
 def test_a_search_goes_on_when_a_worker_is_killed(cluster, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import re
 import selectors
@@ -183,15 +184,35 @@ class Slot:
 
 
 @contextmanager
-def holding(device: str) -> Iterator[None]:
+def holding(device: str, on_gpu: bool) -> Iterator[None]:
     """Hold a device while something runs on it: other processes of this machine wait.
 
     Args:
         device: its key, as in the tables.
+        on_gpu: whether it is a GPU; of several of one kind each has a lock of its own.
     """
-    # Of several GPUs of one kind, a process may be given one of its own.
-    own = re.sub(r"[^a-z0-9]+", "-", os.environ.get("CUDA_VISIBLE_DEVICES", "").lower())
+    own = gpu_of(os.environ.get("CUDA_VISIBLE_DEVICES", "")) if on_gpu else ""
     path = Path(tempfile.gettempdir()) / f"tilegen-{os.getuid()}-{device}-{own}.timing"
     with open(path, "a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+@functools.cache
+def gpu_of(visible: str) -> str:
+    """The identity of the first GPU that a process sees, whichever way it is named.
+
+    Args:
+        visible: `CUDA_VISIBLE_DEVICES`: numbers or the beginnings of identities; empty for all.
+    """
+    first = visible.split(",")[0].strip() or "0"
+    try:
+        command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout
+    except (OSError, subprocess.SubprocessError):
+        listed = ""
+    for line in listed.splitlines():
+        index, _, identity = (part.strip() for part in line.partition(","))
+        if first == index or identity.startswith(first):
+            return identity
+    return re.sub(r"[^A-Za-z0-9]+", "-", first)

@@ -163,7 +163,7 @@ def alone(run: Callable[..., None], device: str) -> Callable[..., None]:
     """Runs that hold the device's lock, so that they disturb no timing of another process."""
 
     def locked(arrays: Any, scalars: Any) -> None:
-        with holding(device):
+        with holding(device, on_gpu=True):
             run(arrays, scalars)
 
     return locked

@@ -74,7 +74,7 @@ def _timed(
                 ready.append(process)
             except WorkerFailed as error:
                 failures[name] = error
-        with holding(rules.device):
+        with holding(rules.device, rules.on_gpu):
             samples, failed = cpu.rounds(ready, rules.rounds, rules.timeout)
     finally:
         for process in started:
@@ -106,7 +106,7 @@ def _timed_on_gpu(
                         break
             else:
                 ready = [slot for name, slot in slots.items() if name not in failed]
-                with holding(rules.device):
+                with holding(rules.device, rules.on_gpu):
                     samples, more = cpu.rounds(ready, rules.rounds, rules.timeout)
                 # The first one to fail may have taken the others with it.
                 failed |= dict(list(more.items())[:1])

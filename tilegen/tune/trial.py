@@ -209,7 +209,7 @@ def measure(
             candidate, other = _sides(process, baseline, sizes, rules)
             stage = "time"
             place(candidate, job.request(sizes, rules.seconds), rules.timeout)
-            with holding(rules.device):
+            with holding(rules.device, rules.on_gpu):
                 samples, failed = cpu.rounds([candidate, other], rules.rounds, rules.timeout)
             if "candidate" not in samples:
                 raise failed["candidate"]
