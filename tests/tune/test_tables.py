@@ -261,6 +261,30 @@ def test_a_listed_kernel_may_be_tuned(tilegen, project, tmp_path):
     assert tilegen("check").status == 0
 
 
+def test_a_projects_defaults_come_from_its_tables(tilegen, project, tmp_path):
+    update(table_path(tmp_path / "tuning", "some-cpu", "gemm"), [row(64)])
+    tuned = '[project]\ntuned = { portable = "some-cpu" }\n'
+    project(tuned + '[[kernel]]\noperator = "gemm"\ntarget = "portable"\ndtype = "f32"\n')
+    before = {p: p.read_bytes() for p in (tmp_path / "tuning").rglob("*") if p.is_file()}
+    assert tilegen("emit").status == 0
+    assert [p.name for p in tmp_path.rglob("*.c")] == ["gemm_f32_tn_64x64x64.c"]
+    words_ = ("emit", "gemm", "--target", "portable", "--stdout")
+    first = lambda *more: tilegen(*words_, *more).out.splitlines()[0]  # noqa: E731
+    assert first("--dtype", "f32").endswith("--dtype f32 --tile 64x64x64")
+    # A field that is given, `none`, or a problem without a row: as without a table, and nothing is said.
+    assert "--tile" not in first("--dtype", "f32", "--tuned", "none")
+    assert "--unroll 2" in first("--dtype", "f32", "--unroll", "2")
+    ran = tilegen(*words_, "--dtype", "f64")
+    assert ran.status == 0 and not ran.err and "--tile" not in ran.out.splitlines()[0]
+    # Who only reads, writes nothing there.
+    assert {p: p.read_bytes() for p in (tmp_path / "tuning").rglob("*") if p.is_file()} == before
+    project('[project]\ntuned = { portable = "some-gpu" }\n')
+    ran = tilegen(*words_)
+    assert ran.status == 2 and "no tables for 'some-gpu' (did you mean 'some-cpu'?)" in ran.err
+    project('[project]\ntuned = "some-cpu"\n')
+    assert "tuned is no table of devices by target" in tilegen(*words_).err
+
+
 def test_a_digest_is_of_the_code_and_not_of_its_layout():
     text = 'int f(void) {  // a comment\n  return g("// no comment", 1);\n}\n'
     same = 'int f(void) {\n  /* another\n one */ return \\\n g("// no comment", 1);\n}\n'

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import fnmatch
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tilegen.emit.render import Style
 from tilegen.errors import TilegenError, UsageError
 from tilegen.spec import KernelSpec
-from tilegen.tables import lookup
-from tilegen.tables.files import FOLDER
+from tilegen.tables import files, lookup
+from tilegen.targets import target
 from tilegen.values import nearest
 
 FILE = "tilegen.toml"
-_PROJECT_KEYS = ("prefix", "license", "out")
+_PROJECT_KEYS = ("prefix", "license", "out", "tuned")
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class KernelList:
         style: prefix and licence.
         specs: the kernels in the order of the file.
         notes: what the tuning tables said besides: stale rows, sizes without a row.
+        tuned: by target, the device whose tuning table has the defaults.
     """
 
     path: Path
@@ -35,6 +38,7 @@ class KernelList:
     style: Style
     specs: tuple[KernelSpec, ...]
     notes: tuple[str, ...] = ()
+    tuned: Mapping[str, str] = field(default_factory=dict)
 
     def select(self, pattern: str) -> list[KernelSpec]:
         """Kernels whose stem matches a glob.
@@ -78,25 +82,14 @@ def read(path: Path) -> KernelList:
         UsageError: the file cannot be read or parsed, has an unknown key, or lists a kernel twice;
             the message names the entry.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        table = tomllib.loads(text)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}") from None
-    for key in table:
-        if key not in ("project", "kernel"):
-            raise UsageError(f"{path}: unknown table '{key}'{nearest(key, ('project', 'kernel'))}")
+    table = _parsed(path)
     project = table.get("project", {})
-    for key in project:
-        if key not in _PROJECT_KEYS:
-            raise UsageError(f"{path}: [project] has no key '{key}'{nearest(key, _PROJECT_KEYS)}")
     style = Style(project.get("prefix", "tilegen"), project.get("license", "MIT-0"))
+    tuned = _tuned(path, project.get("tuned", {}))
     specs: dict[str, KernelSpec] = {}
     notes: list[str] = []
     for number, entry in enumerate(table.get("kernel", []), start=1):
-        spec = _entry(path, number, dict(entry), notes)
+        spec = _entry(path, number, dict(entry), notes, tuned)
         command = spec.command()
         if command in specs:
             raise UsageError(f"{path}: kernel {number} is listed twice: {command}")
@@ -107,22 +100,74 @@ def read(path: Path) -> KernelList:
         style,
         tuple(specs.values()),
         tuple(notes),
+        tuned,
     )
 
 
-def _entry(path: Path, number: int, entry: dict[str, object], notes: list[str]) -> KernelSpec:
+def devices() -> Mapping[str, str]:
+    """By target, the device whose tuning table has this project's defaults; none outside of a project.
+
+    Raises:
+        UsageError: the project's list cannot be parsed, or names a device without tables.
+    """
+    try:
+        path = find()
+    except UsageError:
+        return {}
+    return _tuned(path, _parsed(path).get("project", {}).get("tuned", {}))
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    """The file as tables, its keys checked. Raises UsageError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        table = tomllib.loads(text)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
+    for key in table:
+        if key not in ("project", "kernel"):
+            raise UsageError(f"{path}: unknown table '{key}'{nearest(key, ('project', 'kernel'))}")
+    for key in table.get("project", {}):
+        if key not in _PROJECT_KEYS:
+            raise UsageError(f"{path}: [project] has no key '{key}'{nearest(key, _PROJECT_KEYS)}")
+    return table
+
+
+def _tuned(path: Path, value: object) -> dict[str, str]:
+    """Devices by target of `tuned = { sm_90a = "nvidia-h200" }`."""
+    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+        raise UsageError(
+            f"{path}: [project] tuned is no table of devices by target",
+            'Example: tuned = { sm_90a = "nvidia-h200" }',
+        )
+    for name, device in value.items():
+        target(name)
+        files.require_device(path.parent / files.FOLDER, device)
+    return dict(value)
+
+
+def _entry(
+    path: Path,
+    number: int,
+    entry: dict[str, object],
+    notes: list[str],
+    tuned: Mapping[str, str],
+) -> KernelSpec:
     where = f"{path}: kernel {number}"
     operator = entry.pop("operator", None)
     if operator is None:
         raise UsageError(f"{where} names no operator", 'Add: operator = "gemm"')
-    target = str(entry.pop("target", "sm_80"))
+    target_name = str(entry.pop("target", "sm_80"))
     texts = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in entry.items()}
     try:
         # `tuned = "DEVICE"` and `at = "m=512,..."` take the schedule from the device's table.
-        options, told = lookup.resolve(str(operator), target, texts, path.parent / FOLDER)
+        tables = path.parent / files.FOLDER
+        options, told = lookup.resolve(str(operator), target_name, texts, tables, tuned)
         notes += [f"{where}: {line}" for line in told]
-        return KernelSpec.make(str(operator), target, options)
+        return KernelSpec.make(str(operator), target_name, options)
     except TilegenError as error:
-        error.message = f"{where} ({operator}, {target}): {error.message}"
+        error.message = f"{where} ({operator}, {target_name}): {error.message}"
         error.args = (error.message,)
         raise

@@ -174,9 +174,10 @@ def specs(
 
 
 def _resolved(operator: str, target_name: str, given: dict[str, str]) -> KernelSpec:
-    """A kernel whose sizes are answered by the model, or with `--tuned DEVICE` by the device's table."""
+    """A kernel whose sizes are answered by the model, or by a device's table: `--tuned`, or the project's."""
     given = with_sizes(given)
-    options, notes = lookup.resolve(operator, target_name, given, tables_folder())
+    devices = kernel_list.devices()
+    options, notes = lookup.resolve(operator, target_name, given, tables_folder(), devices)
     note(notes)
     return KernelSpec.make(operator, target_name, options)
 

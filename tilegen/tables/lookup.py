@@ -134,16 +134,21 @@ def parse_sizes(text: str, problem: Problem) -> dict[str, int]:
 
 
 def resolve(
-    operator: str, target_name: str | Target, given: Mapping[str, Any], folder: Path
+    operator: str,
+    target_name: str | Target,
+    given: Mapping[str, Any],
+    folder: Path,
+    devices: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Replace the options `tuned` and `at` by a schedule: a table's row, else the model's choice.
 
     Args:
         operator: operator name or a formula.
         target_name: the target.
-        given: option texts; `tuned` names a device, `at` the sizes that matter most. Without `tuned` the
-            model chooses for the sizes.
+        given: option texts; `tuned` names a device, or is `none`, `at` the sizes that matter most. Without
+            `tuned` the model chooses for the sizes.
         folder: where the tables lie.
+        devices: by target, the device whose table has the defaults where no field of a schedule is given.
 
     Returns:
         Options without `tuned` and `at`, explicit ones before the chosen; and notes for the user.
@@ -153,10 +158,9 @@ def resolve(
     """
     given = dict(given)
     device, at = given.pop("tuned", None), given.pop("at", None)
-    if device is None and at is None:
+    usual = None if device is not None else (devices or {}).get(str(target_name))
+    if device is None and usual is None and at is None:
         return given, ()
-    if device is not None:
-        files.require_device(folder, device)
     where = target(target_name)
     operator, implied = registry.operator_of(operator)
     cls = registry.problem_class(operator)
@@ -166,10 +170,18 @@ def resolve(
     sizes = parse_sizes(at, problem) if at is not None else None
     own = {k: v for k, v in given.items() if k not in of_problem}
     notes: tuple[str, ...] = ()
+    if usual is not None and not own:
+        device = usual
+    if device == "none":
+        device = None
     if device is not None:
+        files.require_device(folder, device)
         table = files.read(files.table_path(folder, device, operator))
         found = find(table, problem, where, sizes)
         notes = found.notes
+        if found.row is None and device == usual:
+            # Nobody asked for the table by name.
+            notes = notes[:-1]
         if found.row is not None:
             chosen = words.schedule_options(found.row.schedule)
             if own.get("schedule", chosen["schedule"]) == chosen["schedule"]:
@@ -183,6 +195,8 @@ def resolve(
         if ranked:
             chosen = words.schedule_options(words.schedule_text(ranked[0].schedule))
             return _merged(problem, where, chosen, given), notes
+    if usual is not None and not notes:
+        return given, ()
     return given, (*notes, "the stated rule holds")
 
 
