@@ -72,17 +72,20 @@ def test_a_folder_runs_where_there_is_no_compiler_and_no_jinja(folder, tmp_path)
         table["kernels"][f"k{number}"] = first | {"library": name}
     (many / "bundle.json").write_text(json.dumps(table))
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/nonexistent", "HOME": str(tmp_path)}
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder), str(many)],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stderr
-    count, seconds = ran.stdout.split()
-    assert int(count) == 50
-    # 100 ms on a machine at rest; a busy one is given more.
-    assert float(seconds) < 0.5
+    times = []
+    # A busy machine is given several tries to be at rest.
+    while not times or min(times) >= 0.1 and len(times) < 6:
+        ran = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(folder), str(many)],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == 0, ran.stderr
+        count, seconds = ran.stdout.split()
+        assert int(count) == 50
+        times.append(float(seconds))
+    assert min(times) < 0.1
 
 
 def test_the_c_example_runs_what_was_built(folder, tmp_path):
