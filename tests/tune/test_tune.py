@@ -315,28 +315,6 @@ def test_show_prints_geometric_means(tilegen, settings, tmp_path):
     assert "geometric mean of 2 rows: 1.000 of the default, 0.500 of the best peer" in ran.out
 
 
-def test_a_run_that_was_stopped_before_crossing_crosses_when_it_goes_on(settings):
-    cases = [dataclasses.replace(CASE, sizes={"m": m, "n": 24, "k": 24}) for m in (8, 48)]
-    path = files.table_path(settings.tables, "test-cpu", "gemm")
-    for case in cases:
-        tuner(settings, schedules=SMALL[:3]).tune(case, lambda state: None)
-    from tilegen.tables.words import kernel_digest, kernel_spec, schedule_text
-
-    rows = []
-    for row, schedule in zip(files.read(path).rows, SMALL[1:3]):
-        text = schedule_text(schedule)
-        digest = kernel_digest(kernel_spec("gemm", WHERE, row.problem, text))
-        best = {"schedule": text, "speedup": 2.0, "speedups": {text: 2.0}, "digest": digest}
-        rows.append(dataclasses.replace(row, **best))
-    files.update(path, rows)
-    found = tuner(settings, schedules=SMALL[:3]).run(cases, lambda case: lambda state: None)
-    assert all(t.kept for t in found)
-    winners = {r.schedule for r in rows}
-    assert len(winners) == 2
-    for row in files.read(path).rows:
-        assert winners <= set(row.speedups)
-
-
 def test_a_compiler_that_hangs_is_ended_with_its_children(settings, monkeypatch, tmp_path):
     from tilegen.toolchain import build
     from tilegen.tune.trial import compile_candidate

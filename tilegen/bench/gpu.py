@@ -55,8 +55,8 @@ def input_sets(bytes_of_one: int) -> int:
     return max(2, min(MOST_SETS, -(-ROTATION_BYTES // max(1, bytes_of_one))))
 
 
-def capture(launch: Launch, sets: int) -> Graph:
-    """Warm a competitor up, estimate its time, and capture a graph of that many launches."""
+def capture(launch: Launch, sets: int, seconds: float = GRAPH_SECONDS) -> Graph:
+    """Warm a competitor up, estimate its time, and capture a graph of launches that lasts `seconds`."""
     cuda = torch().cuda
     stream = cuda.Stream()
     with cuda.stream(stream):
@@ -70,7 +70,7 @@ def capture(launch: Launch, sets: int) -> Graph:
         stop.record(stream)
         cuda.synchronize()
         one = start.elapsed_time(stop) / 4e3
-        launches = max(2, min(MOST_LAUNCHES, int(GRAPH_SECONDS / max(one, 1e-7))))
+        launches = max(2, min(MOST_LAUNCHES, int(seconds / max(one, 1e-7))))
         graph = cuda.CUDAGraph()
         with cuda.graph(graph, stream=stream):
             for i in range(launches):

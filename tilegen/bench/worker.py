@@ -123,7 +123,7 @@ class Competitor:
             launch = gpu_launch(self.built, sizes, sets, scalars)
         else:
             launch = gpu_peer(self.name).prepare(spec, sizes, sets, scalars)
-        graph = gpu.capture(launch, count)
+        graph = gpu.capture(launch, count, request.get("seconds", gpu.GRAPH_SECONDS))
         return lambda kept=sets: gpu.timed(graph) if kept else 0.0
 
     def verify(self, request: dict[str, Any]) -> str:

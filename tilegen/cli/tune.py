@@ -21,6 +21,7 @@ from tilegen.tables.lookup import parse_sizes
 from tilegen.targets import target as find_target
 from tilegen.tune import device
 from tilegen.tune.executors import places
+from tilegen.tune.refresh import cases as recorded_cases
 from tilegen.tune.report import report as measured
 from tilegen.tune.search import Budget, Tell
 from tilegen.tune.trial import Rules
@@ -73,6 +74,13 @@ def tune(
         typer.Option("--save", help="Write the confirming runs, peers included, as bench does."),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Also cases with a fresh row.")] = False,
+    refresh: Annotated[
+        bool,
+        typer.Option(
+            "--refresh",
+            help="Search nothing: time what the rows recorded again, of a suite or of the whole device.",
+        ),
+    ] = False,
     show: Annotated[
         bool, typer.Option("--show", help="Only print the tables and their geometric means.")
     ] = False,
@@ -84,6 +92,7 @@ def tune(
 
     - `tilegen tune gemm --dtype f32 --at m=512,n=512,k=512 --budget 20`
     - `tilegen tune benchmarks/suites/gemm_cpu.toml --budget 5m`
+    - `tilegen tune --refresh`: stale rows alone, a few seconds each
     - `tilegen tune --show`
     """
     tables = folder or opt.tables_folder()
@@ -91,7 +100,10 @@ def tune(
         out.print(report.text(tables))
         return 0
     where = find_target(target)
-    cases, only = _cases(context, kernel, at, target, [g for g in groups.split(",") if g])
+    every = refresh and kernel is None
+    cases, only = [], ""
+    if not every:
+        cases, only = _cases(context, kernel, at, target, [g for g in groups.split(",") if g])
     wanted = None if peers is None else [p for p in peers.split(",") if p and p != "none"]
     require_known(where.backend, wanted or ())
     limit = _budget(budget)
@@ -99,8 +111,11 @@ def tune(
     key = where_run.timers.submit(device.device_key, where).result()
     on_cpu = where.backend == "c_openmp"
     # Rounds on a GPU are alike within a tenth of a per cent.
-    rules = Rules(key, threads if on_cpu else 0, rounds=4 if on_cpu else 3, timeout=timeout)
-    settings = Settings(where, tables, limit, rules, wanted, seed, only, again, portfolio)
+    rounds, seconds = (4, 0.04) if on_cpu else (3, 0.002)
+    rules = Rules(key, threads if on_cpu else 0, rounds, seconds, timeout)
+    settings = Settings(where, tables, limit, rules, wanted, seed, only, again, portfolio, refresh)
+    if every:
+        cases = recorded_cases(tables, key, where, rules.threads)
     # A stop from outside ends a search as Ctrl-C does, with its workers.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     tuner = Tuner(settings, where_run)

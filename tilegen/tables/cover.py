@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from tilegen.tables.lookup import loss
 from tilegen.tables.rows import Row
 
+# A handful of kernels, and what they may lose, where nothing else is asked for.
+FEW = 12
+WITHIN = 0.03
+
 # Above this many subsets of one count, schedules are added one by one instead of all subsets tried.
 MOST_SUBSETS = 2000
 
@@ -43,12 +47,12 @@ def judge(chosen: Sequence[str], rows: Sequence[Row]) -> Cover:
     return Cover(tuple(chosen), max(losses), sum(losses) / len(losses))
 
 
-def cover(rows: Sequence[Row], count: int, within: float = 0.03) -> Cover:
+def cover(rows: Sequence[Row], count: int, within: float = WITHIN) -> Cover:
     """The best set of at most `count` schedules: least worst loss, then least mean loss, then order.
 
     Where there are too many sets to try, schedules are added one by one, each the one that brings most rows
-    within `within`, and of those the one that leaves the least mean loss; then one is exchanged for another as
-    long as that helps.
+    within `within`, and of those the one that leaves the least mean loss; then each in turn is exchanged for
+    another, until no exchange helps.
     """
     known = measured(rows)
     count = min(count, len(known))
@@ -57,21 +61,22 @@ def cover(rows: Sequence[Row], count: int, within: float = 0.03) -> Cover:
         return min(sets, key=lambda c: (round(c.worst, 6), c.mean))
     losses = {s: [min(loss(s, row), 1.0) for row in rows] for s in known}
 
-    def left(chosen: Sequence[str]) -> tuple[int, float]:
-        best = [min(column) for column in zip(*(losses[s] for s in chosen))]
+    def left(chosen: Sequence[str], more: str) -> tuple[int, float]:
+        best = [min(column) for column in zip(*(losses[s] for s in [*chosen, more]))]
         return sum(x > within for x in best), sum(best)
 
     chosen: list[str] = []
     while len(chosen) < count:
         others = [s for s in known if s not in chosen]
-        chosen.append(min(others, key=lambda s: left([*chosen, s])))
-    exchanges = [
-        [*(s for s in chosen if s != old), new]
-        for old in chosen
-        for new in known
-        if new not in chosen
-    ]
-    chosen = min([chosen, *exchanges], key=left)
+        chosen.append(min(others, key=lambda s: left(chosen, s)))
+    exchanged = True
+    while exchanged:
+        exchanged = False
+        for old in list(chosen):
+            rest = [s for s in chosen if s != old]
+            new = min((s for s in known if s not in rest), key=lambda s: left(rest, s))
+            if left(rest, new) < left(rest, old):
+                chosen, exchanged = [*rest, new], True
     return judge([s for s in known if s in chosen], rows)
 
 

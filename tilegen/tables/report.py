@@ -8,11 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilegen.tables import cover, files, lookup
+from tilegen.tables.cover import FEW, WITHIN
 from tilegen.tables.rows import Row
-
-# A cover of more kernels, or one that loses more somewhere, is not looked for.
-MOST = 12
-WITHIN = 0.03
 
 
 def text(folder: Path) -> str:
@@ -50,7 +47,7 @@ def _covers(rows: Sequence[Row]) -> list[str]:
     for (problem, where, threads), members in groups.items():
         if len(members) < 2:
             continue
-        few = cover.smallest(members, MOST, WITHIN)
+        few = cover.smallest(members, FEW, WITHIN)
         losses = [min(lookup.loss(s, row) for s in few.schedules) for row in members]
         inside = [x for x in losses if x <= WITHIN]
         known = [x for x in losses if math.isfinite(x)]

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 from tilegen.tune.candidates import Candidate
 from tilegen.tune.executors import Places
-from tilegen.tune.trial import Compiled, Rules, build_and_check, compile_candidate
+from tilegen.tune.trial import Compiled, Job, Rules, build_and_check, compile_candidate, fault
 
 
 class Builds:
@@ -22,6 +22,7 @@ class Builds:
         """
         self._places, self._rules = places, rules
         self._futures: dict[str, Future] = {}
+        self._faults: dict[str, str] = {}
 
     def start(self, candidate: Candidate, verified: str = "") -> Future:
         """The build of a candidate, a future of Compiled, begun if it was not.
@@ -42,6 +43,13 @@ class Builds:
     def result(self, candidate: Candidate) -> Compiled:
         """The finished build of a candidate."""
         return self.start(candidate).result()
+
+    def fault(self, candidate: Candidate, job: Job) -> str:
+        """What quick verification finds wrong with a candidate, once in a run; empty if it is right."""
+        if candidate.digest not in self._faults:
+            found = self._places.timers.submit(fault, job, self._rules).result()
+            self._faults[candidate.digest] = found
+        return self._faults[candidate.digest]
 
     def cancel(self) -> None:
         """Drop what has not begun."""

@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tilegen.bench.suites import BenchCase
+from tilegen.problems.base import Problem
 from tilegen.tables import words
 from tilegen.tables.rows import Row
 from tilegen.targets import Target
@@ -29,6 +31,7 @@ class Settings:
         schedule: only schedules of this class; empty for all.
         again: tune cases that have a fresh row already.
         portfolio: kernels that are tried over all sizes of a problem; 0 for each size's own.
+        refresh: time what the rows recorded again, and search nothing.
     """
 
     where: Target
@@ -40,6 +43,7 @@ class Settings:
     schedule: str = ""
     again: bool = False
     portfolio: int = 0
+    refresh: bool = False
 
 
 @dataclass
@@ -86,3 +90,8 @@ class Confirmed:
     winner: str
     verdict: Future
     failures: dict[str, str]
+
+
+def sizes_of(problem: Problem, case: BenchCase) -> dict[str, int]:
+    """The extents of a case in the problem's order."""
+    return {s.name: case.sizes[s.name] for s in problem.sizes()}

@@ -66,14 +66,16 @@ def _timed(
     started: list[Worker] = []
     ready: list[Worker] = []
     try:
+        # They load their libraries at the same time.
         for name, request in requests.items():
-            process = worker(name, rules.threads, request.get("peer", "tilegen"))
-            started.append(process)
+            started.append(worker(name, rules.threads, request.get("peer", "tilegen")))
+        for process in started:
+            request = requests[process.name]
             try:
                 place(process, request, _patience(request, rules))
                 ready.append(process)
             except WorkerFailed as error:
-                failures[name] = error
+                failures[process.name] = error
         with holding(rules.device, rules.on_gpu):
             samples, failed = cpu.rounds(ready, rules.rounds, rules.timeout)
     finally:

@@ -35,6 +35,8 @@ def row_of(
         if name not in found.names
     }
     failed = sum(not o.ok for o in search.outcomes.values())
+    tried = len(search.right | set(search.outcomes))
+    of = "recorded timed again" if settings.refresh else "tried"
     speedup = statistics.median(ratios)
     confirmed = {n: statistics.median(final.ratios[n]) for n in found.names if n in final.ratios}
     return Row(
@@ -51,7 +53,7 @@ def row_of(
         ratios=ratios,
         noise=spread(list(ratios)),
         verified=verified,
-        trials=f"{len(search.outcomes)} of {len(search.schedules)} tried, {failed} failed",
+        trials=f"{tried} of {len(search.schedules)} {of}, {failed} failed",
         digest=search.candidate(found.names[winner]).digest,
         toolchain=toolchain,
         machine=machine,

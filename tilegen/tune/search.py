@@ -62,11 +62,12 @@ class Search:
         places: where they run.
         builds: libraries of candidates, shared with the searches at other sizes.
         journal: what is known, and where results are kept.
-        emit: emits the candidate of a place in `schedules`.
+        emit: emits a candidate from its schedule and its place in `schedules`.
         schedules: the space; the first is the default.
         ranked: whether the space is in the order of a model's estimates, best first.
         tell: called after each trial.
         outcomes: results by candidate.
+        right: candidates that were built and verified without a trial.
     """
 
     case: BenchCase
@@ -76,11 +77,12 @@ class Search:
     places: Places
     builds: Builds
     journal: Journal
-    emit: Callable[[int], Candidate]
+    emit: Callable[[Schedule, int], Candidate]
     schedules: Sequence[Schedule]
     ranked: bool = False
     tell: Tell = lambda _: None
     outcomes: dict[int, Outcome] = field(default_factory=dict)
+    right: set[int] = field(default_factory=set)
     _candidates: dict[int, Candidate] = field(default_factory=dict)
     _progress: Progress = field(default_factory=Progress)
     _until: float = float("inf")
@@ -119,22 +121,46 @@ class Search:
         every = self.ranked or trials == size
         return self.turns(seed)[: trials if every else max(1, trials // 2)]
 
-    def prefetch(self, budget: Budget, seed: int) -> None:
-        """Begin to build what will be tried for certain."""
-        for place in [0, *self.planned(budget, seed)]:
+    def prefetch(self, places: Sequence[int]) -> None:
+        """Begin to build the default and what will be tried for certain."""
+        for place in [0, *places]:
             if self._emits(place):
                 self._build(place)
+
+    def check(self, places: Sequence[int]) -> list[int]:
+        """Build candidates and verify them, without timing them; those that are right, the others have failed."""
+        emitted = [p for p in dict.fromkeys(places) if self._emits(p)]
+        for place in emitted:
+            made = self.candidate(place)
+            self.builds.start(made, self.journal.verified(made.digest))
+        right = []
+        for number, place in enumerate(emitted, start=1):
+            failure = self._failure(place)
+            if failure is None:
+                right.append(place)
+                self.right.add(place)
+            else:
+                self._keep(place, failure, fresh=True)
+            self._progress.done, self._progress.total = number, len(emitted)
+            self.tell(self._progress)
+        return right
+
+    def _failure(self, place: int) -> Outcome | None:
+        """Why a candidate is not right; None if it is."""
+        made = self.candidate(place)
+        compiled = self.builds.result(made)
+        if not compiled.image:
+            return Outcome("compile", compiled.reason)
+        wrong = compiled.wrong
+        if not (wrong or compiled.verified or self.journal.verified(made.digest)):
+            wrong = self.builds.fault(made, self.job(place))
+        return Outcome("verify", wrong) if wrong else None
 
     def place(self, schedule: Schedule) -> int:
         """The place of a schedule, added to the space if it is not there."""
         if schedule not in self.schedules:
             self.schedules = [*self.schedules, schedule]
         return list(self.schedules).index(schedule)
-
-    def also(self, places: Sequence[int]) -> None:
-        """Measure these candidates too, whatever the budget."""
-        self._until = float("inf")
-        self._try(places)
 
     def best(self) -> int | None:
         """Place of the fastest candidate; of equal ones the first."""
@@ -144,7 +170,7 @@ class Search:
     def candidate(self, place: int) -> Candidate:
         """The emitted candidate of a place."""
         if place not in self._candidates:
-            self._candidates[place] = self.emit(place)
+            self._candidates[place] = self.emit(self.schedules[place], place)
         return self._candidates[place]
 
     def _emits(self, place: int) -> bool:

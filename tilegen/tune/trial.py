@@ -172,6 +172,15 @@ def verify(job: Job, rules: Rules, cases: str) -> str:
         return _verified(process, job, rules, cases)
 
 
+def fault(job: Job, rules: Rules) -> str:
+    """What quick verification finds wrong with a kernel; empty if it is right."""
+    try:
+        verify(job, rules, "quick")
+    except WorkerFailed as error:
+        return _reason(error)
+    return ""
+
+
 def _verified(process: Worker, job: Job, rules: Rules, cases: str) -> str:
     patience = rules.timeout if cases == "quick" else max(rules.timeout, cpu.PREPARE_TIMEOUT)
     process.ask("prepare " + json.dumps({**job.words(), "only_verify": True}), rules.timeout)

@@ -15,21 +15,20 @@ from tilegen.bench.peers import peer_names, require_known
 from tilegen.bench.process import WorkerFailed
 from tilegen.bench.samples import CEILINGS
 from tilegen.bench.suites import BenchCase
-from tilegen.errors import CheckFailed
+from tilegen.errors import CheckFailed, UsageError
 from tilegen.model import choose
 from tilegen.problems.base import Problem
 from tilegen.schedules.base import Schedule
-from tilegen.tables import cover, files, lookup, words
+from tilegen.tables import files, lookup, words
 from tilegen.tables.rows import Row
 from tilegen.targets import Target
-from tilegen.tune import candidates, device
+from tilegen.tune import candidates, cross, device, portfolio, refresh
 from tilegen.tune.builds import Builds
 from tilegen.tune.candidates import Candidate, Space
-from tilegen.tune.cases import Confirmed, Settings, Tuned
+from tilegen.tune.cases import Confirmed, Settings, Tuned, sizes_of
 from tilegen.tune.confirm import Final, confirm, pick
 from tilegen.tune.executors import Places
 from tilegen.tune.journal import Journal
-from tilegen.tune.portfolio import spaces
 from tilegen.tune.row import row_of
 from tilegen.tune.search import Search, Tell
 from tilegen.tune.trial import forget_default, verify
@@ -43,12 +42,8 @@ FINALISTS = 3
 CONFIRM_ROUNDS = 15
 CONFIRM_ROUNDS_GPU = 11
 
-# The few kernels that a dispatcher would choose among are measured at every size.
-MOST_CROSSED = 12
-CROSSED_WITHIN = 0.03
-
-# Kernels of a portfolio beside one for each size, where the sizes are few.
-LEAST_PORTFOLIO = 4
+# So few kernels of a portfolio need no trials: all go into the confirming run.
+TOGETHER = 12
 
 # Tables are written no more often than this while a search goes on.
 WRITE_SECONDS = 10.0
@@ -96,12 +91,14 @@ class Tuner:
         A case that cannot be tuned is kept in `failed`, and the others go on.
         """
         require_known(self.settings.where.backend, self.settings.peers or ())
-        shared = self._portfolios(cases)
+        settings = self.settings
+        shared = (refresh.spaces if settings.refresh else portfolio.spaces)(cases, settings)
         searches = [self._search(case, tell(case), shared.get(n)) for n, case in enumerate(cases)]
         kept = [self._fresh(search) for search in searches]
         for search, row in zip(searches, kept):
             if row is None:
-                search.prefetch(self.settings.budget, self.settings.seed)
+                planned = search.planned(settings.budget, settings.seed)
+                search.prefetch(range(len(search.schedules)) if settings.refresh else planned)
         found: list[Tuned | Confirmed] = []
         try:
             for search, row in zip(searches, kept):
@@ -125,32 +122,17 @@ class Tuner:
             return Tuned(kept, search, kept=True)
         return self._finished(self._confirmed(search))
 
-    def _portfolios(self, cases: Sequence[BenchCase]) -> dict[int, Space]:
-        """Spaces of cases by their place, where the sizes of a problem share their kernels."""
-        settings = self.settings
-        groups: dict[Problem, list[int]] = {}
-        for number, case in enumerate(cases):
-            groups.setdefault(case.spec(settings.where).problem, []).append(number)
-        found: dict[int, Space] = {}
-        for problem, numbers in groups.items():
-            if settings.portfolio and len(numbers) > 1:
-                sizes = [_sizes(problem, cases[n]) for n in numbers]
-                count = min(settings.portfolio, LEAST_PORTFOLIO + len(numbers))
-                made = spaces(problem, settings.where, settings.schedule, sizes, count)
-                found |= dict(zip(numbers, made or []))
-        return found
-
     def _search(self, case: BenchCase, tell: Tell, space: Space | None = None) -> Search:
         settings = self.settings
         problem = case.spec(settings.where).problem
-        sizes = _sizes(problem, case)
+        sizes = sizes_of(problem, case)
         space = space or self.space(problem, settings.where, settings.schedule, sizes)
-        emit = lambda place: self.emit(
-            space.schedules[place], problem, settings.where, place
-        )  # noqa: E731
+        emit = lambda schedule, place: self.emit(  # noqa: E731
+            schedule, problem, settings.where, place
+        )
         context = {
             "toolchain": self._toolchain,
-            "default": emit(0).digest,
+            "default": emit(space.schedules[0], 0).digest,
             "device": settings.rules.device,
         }
         path = files.table_path(settings.tables, settings.rules.device, problem.operator)
@@ -188,12 +170,28 @@ class Tuner:
         return None
 
     def _confirmed(self, search: Search) -> Confirmed:
-        """Search, and time the best together."""
+        """Search, and time the best together; of recorded schedules, and of a few, all that are right."""
         settings = self.settings
-        search.run(settings.budget, settings.seed)
-        right = [p for p, o in search.outcomes.items() if o.ok]
-        right.sort(key=lambda p: (-search.outcomes[p].speedup, p))
-        chosen = [0, *sorted([p for p in right if p != 0][:FINALISTS])]
+        places = range(len(search.schedules))
+        if not settings.refresh:
+            places = search.planned(settings.budget, settings.seed)
+        if settings.refresh or settings.portfolio and len(places) <= TOGETHER:
+            chosen = search.check([0, *places])
+            if chosen[:1] != [0]:
+                why = search.outcomes[0]
+                raise CheckFailed(
+                    f"the default schedule cannot be timed: {why.stage}: {why.reason}"
+                )
+        else:
+            search.run(settings.budget, settings.seed)
+            right = [p for p, o in search.outcomes.items() if o.ok]
+            right.sort(key=lambda p: (-search.outcomes[p].speedup, p))
+            chosen = [0, *sorted([p for p in right if p != 0][:FINALISTS])]
+        return self._final(search, chosen)
+
+    def _final(self, search: Search, chosen: Sequence[int]) -> Confirmed:
+        """Time candidates and the peers together; the first is the one that others are compared with."""
+        settings = self.settings
         names = {search.candidate(p).schedule: p for p in chosen}
         jobs = {name: search.job(p) for name, p in names.items()}
         wanted = settings.peers
@@ -260,39 +258,52 @@ class Tuner:
         """Facts of the machines that time."""
         return self.places.timers.submit(device.facts, self.settings.where).result()
 
-    def _measured(self, one: Tuned, schedules: Sequence[str]) -> dict[str, float]:
-        """Speedups over the default of a case's row of schedules that its arrays suit."""
-        search, where = one.search, self.settings.where
-        operator, problem = search.problem.operator, one.row.problem
-        places = {}
-        for text in [one.row.default, *schedules]:
-            schedule = words.kernel_spec(operator, where, problem, text).schedule
-            if choose.takes(schedule, search.problem, where, search.sizes):
-                places[text] = search.place(schedule)
-        if len(places) < 2 or one.row.default not in places:
-            return {}
-        search.also([0, *places.values()])
-        outcomes = {text: search.outcomes[place] for text, place in places.items()}
-        # The space's own default may be another one by now than the row's.
-        scale = outcomes[one.row.default].speedup
-        return {s: o.speedup / scale for s, o in outcomes.items() if o.ok and scale > 0}
-
-    def _cross(self, found: Sequence[Tuned]) -> None:
-        """Measure the few kernels that cover a problem's sizes at each of them, and add them to the rows."""
+    def _cross(self, found: list[Tuned]) -> None:
+        """Measure kernels of some sizes at the others; a row's winner that is beaten is replaced."""
         for problem in dict.fromkeys(t.row.problem for t in found):
-            tuned = [t for t in found if t.row.problem == problem]
-            few = cover.smallest([t.row for t in tuned], MOST_CROSSED, CROSSED_WITHIN).schedules
-            for one in tuned:
-                missing = [s for s in few if s not in one.row.speedups]
-                more = self._measured(one, missing)
-                if not more:
-                    continue
-                one.row = dataclasses.replace(one.row, speedups=more | dict(one.row.speedups))
-                self._unwritten.append(one)
-                if time.monotonic() > self._written + WRITE_SECONDS:
-                    self._write()
+            places = [i for i, t in enumerate(found) if t.row.problem == problem]
+            rows, subject = [found[i].row for i in places], found[places[0]].search.problem
+            wanted = cross.wanted(rows, subject, self.settings.where)
+            compared = [self._beside(found[i], s) if s else [] for i, s in zip(places, wanted)]
+            for i, chosen in zip(places, compared):
+                if chosen:
+                    found[i].search.prefetch(chosen)
+            for i, chosen in zip(places, compared):
+                if chosen:
+                    found[i] = self._crossed(found[i], chosen)
         forget_default()
 
+    def _beside(self, one: Tuned, schedules: Sequence[Schedule]) -> list[int]:
+        """Places of a row's winner and of what it is timed beside."""
+        operator, where = one.search.problem.operator, self.settings.where
+        try:
+            winner = words.kernel_spec(operator, where, one.row.problem, one.row.schedule).schedule
+        except UsageError:
+            return []
+        return [one.search.place(s) for s in (winner, *schedules)]
 
-def _sizes(problem: Problem, case: BenchCase) -> dict[str, int]:
-    return {s.name: case.sizes[s.name] for s in problem.sizes()}
+    def _crossed(self, one: Tuned, chosen: Sequence[int]) -> Tuned:
+        """Time a row's winner beside others and add what that found to its row."""
+        search, row = one.search, one.row
+        right = search.check(chosen)
+        if right[:1] != list(chosen[:1]) or len(right) < 2:
+            return one
+        jobs = {search.candidate(p).schedule: search.job(p) for p in right}
+        rules = dataclasses.replace(self.settings.rules, rounds=cross.ROUNDS)
+        final = self.places.timers.submit(confirm, jobs, search.sizes, (), rules).result()
+        if not final.ratios.get(row.schedule):
+            return one
+        one.row = dataclasses.replace(row, speedups=cross.speedups(row, final) | dict(row.speedups))
+        faster = cross.better(row, final)[: FINALISTS - 1]
+        if faster and search.check([0]):
+            by_name = {search.candidate(p).schedule: p for p in right}
+            again = [0, chosen[0], *(by_name[name] for name in faster)]
+            kept = one.row.speedups
+            one = self._finished(self._final(search, list(dict.fromkeys(again))))
+            one.row = dataclasses.replace(
+                one.row, speedups=cross.merged(kept, one.row, row.schedule)
+            )
+        self._unwritten.append(one)
+        if time.monotonic() > self._written + WRITE_SECONDS:
+            self._write()
+        return one
