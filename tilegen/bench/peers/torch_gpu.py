@@ -10,6 +10,8 @@ from typing import Any
 from tilegen.bench.peers.base import GpuPeer, reads_only
 from tilegen.bench.peers.torch_math import expressible, expression
 from tilegen.errors import BuildError
+from tilegen.formula import Name, walk
+from tilegen.formula.nodes import Binary, Cast, Operand
 from tilegen.problems.base import Problem
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.gemm import Gemm
@@ -46,18 +48,46 @@ class TorchTf32(GpuPeer):
 
 
 class TorchFp8(GpuPeer):
-    """PyTorch's scaled product of fp8 matrices, with one scale of 1."""
+    """PyTorch's scaled product of fp8 matrices: with one scale of 1, or a scale a row of A and of B."""
 
     def knows(self, problem: Problem) -> bool:
-        return _plain(problem) and problem.dtype is E4M3 and problem.out_dtype in (BF16, F16)
+        if not isinstance(problem, Gemm) or problem.dtype is not E4M3:
+            return False
+        if _scales(problem):
+            return problem.out_dtype is BF16
+        return _plain(problem) and problem.out_dtype in (BF16, F16)
 
     def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
         import torch
 
-        one = torch.ones((), device="cuda")
-        kind = torch.bfloat16 if spec.problem.out_dtype is BF16 else torch.float16
         pairs = [(t["a"], t["b"].transpose(-1, -2)) for t in sets]
-        return lambda i: torch._scaled_mm(*pairs[i], one, one, out_dtype=kind)
+        named = _scales(spec.problem)
+        if named:
+            rows, columns = named
+            scales = [(t[rows].unsqueeze(1), t[columns].unsqueeze(0)) for t in sets]
+        else:
+            one = torch.ones((), device="cuda")
+            scales = [(one, one)] * len(sets)
+        kind = torch.bfloat16 if spec.problem.out_dtype is BF16 else torch.float16
+        return lambda i: torch._scaled_mm(*pairs[i], *scales[i], out_dtype=kind)
+
+
+def _scales(problem: Gemm) -> tuple[str, str] | None:
+    """Names of the float32 factors of rows and columns, where a problem is a product times both."""
+    operands = {dims: name for name, dims in problem.formula.operands.items()}
+    if problem.batched or str(problem.layout) != "tn" or set(operands) != {("m",), ("n",)}:
+        return None
+    if any(problem.typed.operands[name] is not F32 for name in operands.values()):
+        return None
+    leaves = []
+    for statement in problem.typed.statements:
+        for node in walk(statement.value):
+            if isinstance(node, (Name, Operand)):
+                leaves.append(node.name)
+            elif not isinstance(node, Cast) and not (isinstance(node, Binary) and node.op == "*"):
+                return None
+    rows, columns = operands[("m",)], operands[("n",)]
+    return (rows, columns) if sorted(leaves) == sorted(["acc", rows, columns]) else None
 
 
 def _plain(problem: Problem) -> bool:
