@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2 any
-// Inputs    c51411bc947d  (command, templates and emitter)
-// Body      a3d0bfcd3ad3  (everything below this comment)
+// Inputs    793532f09025  (command, templates and emitter)
+// Body      1a63b8dab2cf  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x256x64_s4_c2_any_sm90a.h"
@@ -373,20 +373,55 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
   return *reinterpret_cast<const uint32_t *>(&pair);
 }
 
-// Store a staged chunk: a warp takes row after row, its lanes neighbouring columns.
+// 16 bytes that begin so many 16-bit elements into two pieces.
+__device__ __forceinline__ uint4 shifted(const uint4 &low, const uint4 &high, int elements) {
+  uint32_t word[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) {
+    word[i] = elements & 4 ? word[i + 2] : word[i];
+  }
+#pragma unroll
+  for (int i = 0; i < 5; ++i) {
+    word[i] = elements & 2 ? word[i + 1] : word[i];
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    word[i] = elements & 1 ? __funnelshift_r(word[i], word[i + 1], 16) : word[i];
+  }
+  return {word[0], word[1], word[2], word[3]};
+}
+
+// Store a staged chunk, kLanes lanes a row and 16 bytes a lane: those that C aligns, put together
+// from two staged pieces. What is left of the row at both ends goes element by element.
 __device__ __forceinline__ void store_chunk(const Epilogue &e, const Shape &shape,
                                             const Position &at, const Output *staging) {
-  const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-#pragma unroll 4
-  for (int row = warp; row < kStagingRows; row += 4) {
+  constexpr int kLanes = kChunkN / kPiece;
+  const int thread = threadIdx.x % 128, lane = thread % kLanes;
+  const int64_t n = at.n;
+  const int columns = static_cast<int>(min(shape.n - n, static_cast<int64_t>(kChunkN)));
+  const auto staged_piece = [&](int row, int piece) {
+    return staging + row * kChunkN + (piece ^ (row & 7)) * kPiece;
+  };
+#pragma unroll 2
+  for (int row = thread / kLanes; row < kStagingRows; row += 128 / kLanes) {
     const int64_t m = at.m + row;
-#pragma unroll
-    for (int column = lane; column < kChunkN; column += 32) {
-      const int64_t n = at.n + column;
-      const int piece = column / kPiece ^ (row & 7);
-      if (m < shape.m && n < shape.n) {
-        e.c[m * e.ldc + n] = staging[row * kChunkN + piece * kPiece + column % kPiece];
-      }
+    if (m >= shape.m) {
+      return;
+    }
+    Output *target = &e.c[m * e.ldc + n];
+    const uintptr_t place = reinterpret_cast<uintptr_t>(target) / sizeof(Output);
+    const int lead = min(static_cast<int>((kPiece - place % kPiece) % kPiece), columns);
+    const int whole = (columns - lead) / kPiece, ends = columns - whole * kPiece;
+    if (lane < whole) {
+      const Output *low = staged_piece(row, lane);
+      const Output *high = staged_piece(row, min(lane + 1, kLanes - 1));
+      *reinterpret_cast<uint4 *>(target + lead + lane * kPiece) =
+          shifted(*reinterpret_cast<const uint4 *>(low), *reinterpret_cast<const uint4 *>(high),
+                  lead);
+    }
+    for (int i = lane; i < ends; i += kLanes) {
+      const int column = i < lead ? i : i + whole * kPiece;
+      target[column] = staged_piece(row, column / kPiece)[column % kPiece];
     }
   }
 }
@@ -473,16 +508,62 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
   cluster_sync();
 }
 
-// Copy a matrix into rows that start on 16 bytes, for the copy engine. A block takes row after row.
+constexpr int kUnit = 16 / sizeof(Element);  // 8, elements in 16 bytes
+constexpr int kWord = 4 / sizeof(Element);   // elements in 4 bytes
+
+// A matrix, and the rows that take its place; no rows where it can stay.
+struct Copy {
+  const Element *source;
+  int64_t source_stride;
+  Element *target;
+  int64_t target_stride, rows, columns;
+};
+
+struct Copies {
+  Copy of[2];
+};
+
+// Copy a row, 16 bytes a lane: words of the source, shifted by the bytes from a word's begin to the
+// row's. Only words that lie in the row are read; its ends go element by element.
+__device__ __forceinline__ void copy_row(const Element *source, Element *target, int64_t columns) {
+  const uint32_t odd_bytes = reinterpret_cast<uintptr_t>(source) % 4;
+  const char *begin = reinterpret_cast<const char *>(source) - odd_bytes;
+  const uint32_t *words = reinterpret_cast<const uint32_t *>(begin);
+#pragma unroll 4
+  for (int64_t piece = threadIdx.x % 32; piece * kUnit < columns; piece += 32) {
+    const int64_t first = piece * kUnit, next = first + kUnit;
+    if ((piece > 0 || odd_bytes == 0) && next + kWord <= columns) {
+      uint32_t word[5], shifted[4];
+#pragma unroll
+      for (int i = 0; i < 5; ++i) {
+        word[i] = words[piece * 4 + i];
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        shifted[i] = __funnelshift_r(word[i], word[i + 1], 8 * odd_bytes);
+      }
+      *reinterpret_cast<uint4 *>(target + first) = {shifted[0], shifted[1], shifted[2], shifted[3]};
+    } else {
+      for (int64_t i = first; i < next && i < columns; ++i) {
+        target[i] = source[i];
+      }
+    }
+  }
+}
+
+// Copy operands into rows that the copy engine can read. A warp takes row after row.
 extern "C" __global__ void __launch_bounds__(kRepackThreads)
     tilegen_gemm_bf16_tn_128x256x64_s4_c2_any_sm90a_repack(
-        const Element *source, int64_t source_stride, Element *target, int64_t target_stride,
-        int64_t rows, int64_t columns) {
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-#pragma unroll 4
-    for (int64_t column = threadIdx.x; column < columns; column += kRepackThreads) {
-      target[row * target_stride + column] = source[row * source_stride + column];
-    }
+        const __grid_constant__ Copies copies) {
+  // The operands are complete, and nobody reads the copies of an earlier call any more.
+  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+  const int64_t rows = copies.of[0].rows, all = rows + copies.of[1].rows;
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kRepackThreads + threadIdx.x;
+  for (int64_t i = thread / 32; i < all; i += gridDim.x * (kRepackThreads / 32)) {
+    const Copy &copy = copies.of[i >= rows];
+    const int64_t row = i < rows ? i : i - rows;
+    copy_row(copy.source + row * copy.source_stride, copy.target + row * copy.target_stride,
+             copy.columns);
   }
 }
 
@@ -543,9 +624,9 @@ extern "C" int tilegen_gemm_bf16_tn_128x256x64_s4_c2_any_sm90a_supports(
   return 0;
 }
 
-// Elements of a copy with rows that start on 16 bytes.
+// Rows of a copy start on 128 bytes, a line of L2: no row of a step touches two.
 static int64_t repacked_stride(int64_t columns) {
-  return (columns + 8 - 1) / 8 * 8;
+  return (columns + 64 - 1) / 64 * 64;
 }
 
 static size_t repacked_bytes(int64_t m, int64_t n, int64_t k) {
@@ -575,47 +656,26 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_128x256x64_s4_c2_any_sm90a(
     return cudaSuccess;
   }
   using namespace gemm_bf16_tn_128x256x64_s4_c2_any_sm90a;
-  const auto repack = tilegen_gemm_bf16_tn_128x256x64_s4_c2_any_sm90a_repack;
-  constexpr int kRepackBlocks = 2112;  // 16 on each of 132 processors
+  // What the copy engine cannot read where it is, a copy takes its place.
+  Copies copies = {};
   Element *space = static_cast<Element *>(workspace);
   if (reinterpret_cast<uintptr_t>(a) % 16 != 0 || (m > 1 && lda % 8 != 0)) {
-    // The copy engine cannot read a where it is: a copy takes its place.
     const int64_t copied = repacked_stride(k);
-    if (workspace_bytes < repacked_bytes(m, n, k)) {
-      return cudaErrorInvalidValue;
-    }
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(kRepackBlocks);
-    config.blockDim = dim3(kRepackThreads);
-    config.stream = stream;
-    const cudaError_t error =
-        cudaLaunchKernelEx(&config, repack, static_cast<const Element *>(a), lda, space,
-                           copied, m, k);
-    if (error != cudaSuccess) {
-      return error;
-    }
+    copies.of[0] = {static_cast<const Element *>(a), lda, space, copied, m, k};
     a = space;
     lda = copied;
+    space += m * copied;
   }
-  space += m * repacked_stride(k);
   if (reinterpret_cast<uintptr_t>(b) % 16 != 0 || (n > 1 && ldb % 8 != 0)) {
-    // The copy engine cannot read b where it is: a copy takes its place.
     const int64_t copied = repacked_stride(k);
-    if (workspace_bytes < repacked_bytes(m, n, k)) {
-      return cudaErrorInvalidValue;
-    }
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(kRepackBlocks);
-    config.blockDim = dim3(kRepackThreads);
-    config.stream = stream;
-    const cudaError_t error =
-        cudaLaunchKernelEx(&config, repack, static_cast<const Element *>(b), ldb, space,
-                           copied, n, k);
-    if (error != cudaSuccess) {
-      return error;
-    }
+    copies.of[1] = {static_cast<const Element *>(b), ldb, space, copied, n, k};
     b = space;
     ldb = copied;
+    space += n * copied;
+  }
+  const int64_t copied_rows = copies.of[0].rows + copies.of[1].rows;
+  if (copied_rows > 0 && workspace_bytes < repacked_bytes(m, n, k)) {
+    return cudaErrorInvalidValue;
   }
 
   const auto kernel = tilegen_gemm_bf16_tn_128x256x64_s4_c2_any_sm90a_tiles;
@@ -647,6 +707,18 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_128x256x64_s4_c2_any_sm90a(
   overlap.val.programmaticStreamSerializationAllowed = 1;
   const dim3 grid(static_cast<unsigned>(clusters * kCluster)), block(kThreads);
   const cudaLaunchConfig_t config = {grid, block, sizeof(SharedStorage), stream, &overlap, 1};
+  if (copied_rows > 0) {
+    const int needed = parts(copied_rows, kRepackThreads / 32), most = 8 * processors;
+    cudaLaunchConfig_t before = config;
+    before.gridDim = dim3(static_cast<unsigned>(needed < most ? needed : most));
+    before.blockDim = dim3(kRepackThreads);
+    before.dynamicSmemBytes = 0;
+    const auto repack = tilegen_gemm_bf16_tn_128x256x64_s4_c2_any_sm90a_repack;
+    const cudaError_t error = cudaLaunchKernelEx(&before, repack, copies);
+    if (error != cudaSuccess) {
+      return error;
+    }
+  }
   return cudaLaunchKernelEx(&config, kernel, map_a, map_b, shape, epilogue);
 }
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2
-// Inputs    5affb502189f  (command, templates and emitter)
+// Inputs    245feaee299c  (command, templates and emitter)
 // Body      1ebdb9de02c0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

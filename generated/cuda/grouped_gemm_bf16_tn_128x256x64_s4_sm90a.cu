@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[g,n,k], row m of group g
 // Schedule  128x256x64 s4
-// Inputs    a96601f8f702  (command, templates and emitter)
-// Body      a0a011ce3db5  (everything below this comment)
+// Inputs    844e468c0fe2  (command, templates and emitter)
+// Body      55448deb5d3f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "grouped_gemm_bf16_tn_128x256x64_s4_sm90a.h"
@@ -349,20 +349,55 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
   return *reinterpret_cast<const uint32_t *>(&pair);
 }
 
-// Store a staged chunk: a warp takes row after row, its lanes neighbouring columns.
+// 16 bytes that begin so many 16-bit elements into two pieces.
+__device__ __forceinline__ uint4 shifted(const uint4 &low, const uint4 &high, int elements) {
+  uint32_t word[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) {
+    word[i] = elements & 4 ? word[i + 2] : word[i];
+  }
+#pragma unroll
+  for (int i = 0; i < 5; ++i) {
+    word[i] = elements & 2 ? word[i + 1] : word[i];
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    word[i] = elements & 1 ? __funnelshift_r(word[i], word[i + 1], 16) : word[i];
+  }
+  return {word[0], word[1], word[2], word[3]};
+}
+
+// Store a staged chunk, kLanes lanes a row and 16 bytes a lane: those that C aligns, put together
+// from two staged pieces. What is left of the row at both ends goes element by element.
 __device__ __forceinline__ void store_chunk(const Epilogue &e, const Shape &shape,
                                             const Position &at, const Output *staging) {
-  const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-#pragma unroll 4
-  for (int row = warp; row < kStagingRows; row += 4) {
+  constexpr int kLanes = kChunkN / kPiece;
+  const int thread = threadIdx.x % 128, lane = thread % kLanes;
+  const int64_t n = at.n;
+  const int columns = static_cast<int>(min(shape.n - n, static_cast<int64_t>(kChunkN)));
+  const auto staged_piece = [&](int row, int piece) {
+    return staging + row * kChunkN + (piece ^ (row & 7)) * kPiece;
+  };
+#pragma unroll 2
+  for (int row = thread / kLanes; row < kStagingRows; row += 128 / kLanes) {
     const int64_t m = at.m + row;
-#pragma unroll
-    for (int column = lane; column < kChunkN; column += 32) {
-      const int64_t n = at.n + column;
-      const int piece = column / kPiece ^ (row & 7);
-      if (m < shape.m && n < shape.n) {
-        e.c[m * e.ldc + n] = staging[row * kChunkN + piece * kPiece + column % kPiece];
-      }
+    if (m >= shape.m) {
+      return;
+    }
+    Output *target = &e.c[m * e.ldc + n];
+    const uintptr_t place = reinterpret_cast<uintptr_t>(target) / sizeof(Output);
+    const int lead = min(static_cast<int>((kPiece - place % kPiece) % kPiece), columns);
+    const int whole = (columns - lead) / kPiece, ends = columns - whole * kPiece;
+    if (lane < whole) {
+      const Output *low = staged_piece(row, lane);
+      const Output *high = staged_piece(row, min(lane + 1, kLanes - 1));
+      *reinterpret_cast<uint4 *>(target + lead + lane * kPiece) =
+          shifted(*reinterpret_cast<const uint4 *>(low), *reinterpret_cast<const uint4 *>(high),
+                  lead);
+    }
+    for (int i = lane; i < ends; i += kLanes) {
+      const int column = i < lead ? i : i + whole * kPiece;
+      target[column] = staged_piece(row, column / kPiece)[column % kPiece];
     }
   }
 }

@@ -48,7 +48,7 @@ def text(**options: str) -> str:
         ({"tile": "64x64x64", "workspace": "true"}, ["2 to 64 parts", "not 1"]),
         ({"split": "2", "workspace": "true", "repack": "true"}, ["copied operands"]),
         ({"resident": "2"}, ["2 consumers", "one consumer"]),
-        ({"tile": "64x256x64", "consumers": "1", "resident": "2"}, ["128 registers", "152", "128"]),
+        ({"tile": "64x256x64", "consumers": "1", "resident": "2"}, ["128 registers", "160", "128"]),
         ({"tile": "64x64x64", "stages": "8", "resident": "2"}, ["115712", "in a block of 2"]),
     ],
     ids=str,

@@ -22,6 +22,7 @@ def context(plan: WgmmaGemmPlan) -> dict[str, Any]:
     return {
         "includes": sorted({*gemm.context(plan)["includes"], "<cuda.h>", "<cudaTypedefs.h>"}),
         "unit": 16 // problem.storage.bytes,
+        "line": SPAN_BYTES // problem.storage.bytes,
         "outer_index": "batch, " if problem.batched else "part, " if plan.parts_of_k > 1 else "",
         "tiles_factor": (
             " * static_cast<int>(batch)"

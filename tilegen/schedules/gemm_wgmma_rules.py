@@ -167,7 +167,8 @@ def of_resources(schedule: WgmmaGemm, problem: Gemm, target: CudaTarget) -> list
     broken = []
     bm, bn, bk = schedule.tile
     sums = schedule.accumulators * (2 if schedule.promotes(problem) else 1)
-    need = sums + (64 if schedule.reads_operands(problem) else 24)
+    busy = schedule.repack or schedule.reads_operands(problem)
+    need = sums + (64 if busy else 32)
     allowed = schedule.roles.consumer
     if need > allowed:
         broken.append(
