@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2
-// Inputs    245feaee299c  (command, templates and emitter)
-// Body      1ebdb9de02c0  (everything below this comment)
+// Inputs    d02f9ec23b84  (command, templates and emitter)
+// Body      df8d66725d5b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2.h"
@@ -340,27 +340,29 @@ __device__ __forceinline__ void multiply(SharedStorage &shared, Ring &ring, int 
     sums[i / kSums][i % kSums] = 0;
   }
   for (int step = 0; step < steps; ++step) {
-    Sum of_step[kMmas][kSums];
     // The bytes of the step have arrived.
     mbarrier_wait(&shared.full[ring.stage], ring.parity);
     const uint64_t a = describe(&shared.a[ring.stage][first * kBlockK]);
     const uint64_t b = describe(shared.b[ring.stage]);
-    wgmma_fence();
 #pragma unroll
     for (int i = 0; i < kMmas; ++i) {
+      Sum of_step[kSums];
+      wgmma_fence();
 #pragma unroll
       for (int k = 0; k < kBlockK / kMmaK; ++k) {
-        wgmma(of_step[i], a + i * kNextMma + k * kNextA, b + k * kNextB, k > 0);
+        wgmma(of_step, a + i * kNextMma + k * kNextA, b + k * kNextB, k > 0);
+      }
+      wgmma_commit();
+      wgmma_wait<0>();
+      if (i == kMmas - 1) {
+        release(shared, ring.stage);
+      }
+#pragma unroll
+      for (int j = 0; j < kSums; ++j) {
+        sums[i][j] += of_step[j];
       }
     }
-    wgmma_commit();
-    wgmma_wait<0>();
-    release(shared, ring.stage);
     ring.advance();
-#pragma unroll
-    for (int i = 0; i < kMmas * kSums; ++i) {
-      sums[i / kSums][i % kSums] += of_step[i / kSums][i % kSums];
-    }
   }
 }
 

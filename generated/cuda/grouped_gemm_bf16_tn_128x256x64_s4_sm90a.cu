@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[g,n,k], row m of group g
 // Schedule  128x256x64 s4
-// Inputs    844e468c0fe2  (command, templates and emitter)
+// Inputs    8d3d9483fc11  (command, templates and emitter)
 // Body      55448deb5d3f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -166,7 +166,8 @@ def of_resources(schedule: WgmmaGemm, problem: Gemm, target: CudaTarget) -> list
     """Broken rules of registers and shared memory; with numbers."""
     broken = []
     bm, bn, bk = schedule.tile
-    sums = schedule.accumulators * (2 if schedule.promotes(problem) else 1)
+    # Sums of a step that are promoted wait in a second set of registers, one wgmma after the other.
+    sums = schedule.accumulators + (schedule.mma_n // 2 if schedule.promotes(problem) else 0)
     busy = schedule.repack or schedule.reads_operands(problem)
     need = sums + (64 if busy else 32)
     allowed = schedule.roles.consumer
