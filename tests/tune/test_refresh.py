@@ -129,8 +129,10 @@ def test_a_run_that_was_stopped_before_crossing_crosses_when_it_goes_on(
 def test_speedups_of_an_earlier_row_are_told_in_terms_of_the_new_default():
     from test_tables import row
 
-    new = dataclasses.replace(row(8), speedups={"a": 2.0, "b": 3.0})
-    assert cross.merged({"a": 1.0, "b": 1.4, "c": 0.5}, new, "a") == {"a": 2.0, "b": 3.0, "c": 1.0}
+    new = dataclasses.replace(row(8), speedups={"a": 2.0, "b": 3.0}, digests={"b": "2"})
+    old = dataclasses.replace(row(8), schedule="a", speedups={"a": 1.0, "b": 1.4, "c": 0.5})
+    both = cross.merged(dataclasses.replace(old, digests={"b": "1", "c": "1"}), new)
+    assert both.speedups == {"a": 2.0, "b": 3.0, "c": 1.0} and both.digests == {"b": "2", "c": "1"}
     final = Final({}, {"w": (1.0,) * 5, "x": (1.1,) * 5, "y": (1.005,) * 5, "z": ()}, {})
     old = dataclasses.replace(row(8), schedule="w", speedup=2.0)
     assert cross.speedups(old, final) == {"x": pytest.approx(2.2), "y": pytest.approx(2.01)}

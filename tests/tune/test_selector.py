@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import functools
 import shutil
 import subprocess
 
@@ -27,14 +29,17 @@ def table(*entries):
     """Rows of speedups over the default, by m; every schedule measured everywhere."""
     rows = []
     for m, speedups in entries:
-        best = max(speedups, key=speedups.get)
-        digest = words.kernel_digest(
-            words.kernel_spec("gemm", target("portable"), "dtype=f32", best)
-        )
-        rows.append(
-            row(m, best, speedup=speedups[best], speedups={BASE: 1.0, **speedups}, digest=digest)
-        )
+        best, speedups = max(speedups, key=speedups.get), {BASE: 1.0, **speedups}
+        digests = {s: digest_of("portable", s) for s in speedups}
+        changes = {"speedups": speedups, "digests": digests, "digest": digests[best]}
+        rows.append(row(m, best, speedup=speedups[best], **changes))
     return rows
+
+
+@functools.cache
+def digest_of(where: str, schedule: str) -> str:
+    spec = words.kernel_spec("gemm", target(where), "dtype=f32", schedule)
+    return words.kernel_digest(spec)
 
 
 ROWS = table(
@@ -159,13 +164,12 @@ def test_a_cuda_chooser_compiles_with_its_kernels(tmp_path):
     first = words.default_spec(words.kernel_spec("gemm", where, problem, "simt").problem, where)
     base = words.schedule_text(first.schedule)
     other = "simt tile=64x64x16 thread_tile=4x4"
-    digest = {
-        s: words.kernel_digest(words.kernel_spec("gemm", where, problem, s)) for s in (base, other)
-    }
+    digest = {s: digest_of("sm_80", s) for s in (base, other)}
     rows = []
     for m, best in ((16, other), (4096, base)):
         speedups = {other: 1.5 if best == other else 0.5, base: 1.0}
         changes = {"default": base, "speedups": speedups, "digest": digest[best], "threads": 0}
+        changes["digests"] = digest
         spec = {"problem": problem, "target": "sm_80", "speedup": speedups[best]}
         rows.append(Row(sizes={"m": m, "n": 64, "k": 64}, schedule=best, **spec, **changes))
     update(table_path(tmp_path / "tuning", "some-gpu", "gemm"), rows)
@@ -200,3 +204,17 @@ def test_stale_rows_are_not_chosen_from(tables, tmp_path, monkeypatch):
     with pytest.raises(UsageError) as refused:
         selector.make(wanted, tables)
     assert "is stale" in refused.value.hint
+
+
+def test_speedups_of_kernels_that_have_changed_are_not_chosen_from(tables):
+    """A kernel that won nowhere has no row of its own to be stale."""
+    wanted = selector.Wanted(DEFAULT.problem, target("portable"), "some-cpu", most=1)
+    assert selector.schedules(selector.make(wanted, tables)) == [WIDE]
+    path = table_path(tables, "some-cpu", "gemm")
+    old = [dataclasses.replace(r, digests={**r.digests, WIDE: "0123456789ab"}) for r in ROWS]
+    update(path, old)
+    (chosen,) = selector.schedules(selector.make(wanted, tables))
+    assert chosen != WIDE
+    # A table of before had no digests there: its winners alone are used.
+    update(path, [dataclasses.replace(r, digests={}) for r in ROWS])
+    assert set(selector.schedules(selector.make(wanted, tables))) <= {SMALL, OTHER}

@@ -305,14 +305,19 @@ def test_bad_words_are_answered_before_anything_runs(tilegen, words, message):
     assert ran.status == 2 and message in ran.err
 
 
-def test_show_prints_geometric_means(tilegen, settings, tmp_path):
-    from test_tables import row
+def test_show_prints_geometric_means_and_what_is_stale(tilegen, tmp_path):
+    from test_tables import OTHER, row
 
+    poor = "packed tile=32x32x32 micro=8x8 unroll=4"
     path = files.table_path(tmp_path / "tuning", "some-cpu", "gemm")
-    files.update(path, [row(8, speedup=2.0), row(64, speedup=0.5)])
+    other = row(8, poor, speedup=2.0, speedups={poor: 2.0, OTHER: 1.9})
+    files.update(path, [other, row(64, speedup=0.5, digest="0123456789ab")])
     ran = tilegen("tune", "--show")
     assert ran.status == 0
     assert "geometric mean of 2 rows: 1.000 of the default, 0.500 of the best peer" in ran.out
+    assert "1 rows on portable are stale" in ran.out and "--refresh --target portable" in ran.out
+    served = "dtype=f32 on portable, 2 sizes: 2 kernels serve all within 3% of the best kernel"
+    assert served in ran.out.replace("\n", " ")
 
 
 def test_a_compiler_that_hangs_is_ended_with_its_children(settings, monkeypatch, tmp_path):

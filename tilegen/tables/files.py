@@ -13,7 +13,7 @@ from tilegen.shared_files import locked, replace
 from tilegen.tables.rows import Row, from_table
 from tilegen.values import nearest
 
-SCHEMA = 1
+SCHEMA = 2
 FOLDER = "tuning"
 _ROW = "[[row]]"
 

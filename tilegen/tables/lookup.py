@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,8 +60,7 @@ def sort_rows(table: Table, problem: Problem, where: Target) -> Sorted:
         why = ""
         try:
             if row.schedule not in digests:
-                spec = words.kernel_spec(table.operator, where, row.problem, row.schedule)
-                digests[row.schedule] = words.kernel_digest(spec)
+                digests[row.schedule] = _digest_now(problem, where, row.schedule)
             if not row.digest:
                 why = "it has no digest"
             elif digests[row.schedule] != row.digest:
@@ -72,6 +73,30 @@ def sort_rows(table: Table, problem: Problem, where: Target) -> Sorted:
         else:
             found.fresh.append(row)
     return found
+
+
+def _digest_now(problem: Problem, where: Target, schedule: str) -> str:
+    """Digest of a kernel's text today. Raises UsageError where the schedule is not legal any more."""
+    text = words.problem_text(problem)
+    return words.kernel_digest(words.kernel_spec(problem.operator, where, text, schedule))
+
+
+def current(rows: Sequence[Row], problem: Problem, where: Target) -> list[Row]:
+    """Rows without the speedups of kernels whose text has changed since they were measured."""
+    digest = functools.cache(lambda schedule: _digest_or_none(problem, where, schedule))
+    found = []
+    for row in rows:
+        held = {row.schedule: row.digest, **row.digests}
+        kept = {s: v for s, v in row.speedups.items() if held.get(s, "") == digest(s)}
+        found.append(dataclasses.replace(row, speedups=kept))
+    return found
+
+
+def _digest_or_none(problem: Problem, where: Target, schedule: str) -> str | None:
+    try:
+        return _digest_now(problem, where, schedule)
+    except UsageError:
+        return None
 
 
 def distance(a: Mapping[str, int], b: Mapping[str, int]) -> float:
@@ -96,7 +121,8 @@ def find(
         rows = [r for r in rows if distance(r.sizes, sizes) < math.inf]
         rows.sort(key=lambda r: (distance(r.sizes, sizes), r.key))
     else:
-        rows = sorted(rows, key=lambda r: (worst_loss(r.schedule, known.fresh), r.key))
+        measured = current(rows, problem, where)
+        rows = sorted(rows, key=lambda r: (worst_loss(r.schedule, measured), r.key))
     if not rows:
         at = f" near {' '.join(f'{k}={v}' for k, v in sizes.items())}" if sizes else ""
         notes.append(
@@ -106,7 +132,7 @@ def find(
     return Found(rows[0] if rows else None, tuple(notes))
 
 
-def worst_loss(schedule: str, rows: list[Row]) -> float:
+def worst_loss(schedule: str, rows: Sequence[Row]) -> float:
     """Largest loss of a schedule against the best at any row; inf where it was not measured."""
     return max((loss(schedule, row) for row in rows), default=0.0)
 
@@ -115,7 +141,7 @@ def loss(schedule: str, row: Row) -> float:
     """Time of a schedule over the best one's at a row, less 1; inf where it was not measured."""
     if schedule == row.schedule:
         return 0.0
-    speedup = row.speedups.get(schedule, 1.0 if schedule == row.default else 0.0)
+    speedup = row.speedups.get(schedule, 0.0)
     return max(0.0, row.speedup / speedup - 1) if speedup > 0 else math.inf
 
 

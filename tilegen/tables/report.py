@@ -7,9 +7,15 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilegen.tables import cover, files, lookup
+from tilegen.errors import UsageError
+from tilegen.tables import cover, files, lookup, words
 from tilegen.tables.cover import FEW, WITHIN
+from tilegen.tables.files import Table
 from tilegen.tables.rows import Row
+from tilegen.targets import target
+
+# No more kernels than these are counted.
+MOST = 40
 
 
 def text(folder: Path) -> str:
@@ -33,13 +39,35 @@ def text(folder: Path) -> str:
             lines.append(
                 f"  geometric mean of {len(table.rows)} rows: {tuned:.3f} of the default{beside}"
             )
-        lines += _covers(table.rows)
+        lines += _stale(table) + _covers(table.rows)
         lines += [f"  {fault}" for fault in table.faults]
     return "\n".join(lines) if lines else f"no tables in {folder}"
 
 
+def _stale(table: Table) -> list[str]:
+    """How many rows of each target are of kernels that have changed since."""
+    lines = []
+    groups = dict.fromkeys((row.problem, row.target) for row in table.rows)
+    count: dict[str, int] = {}
+    for problem, where in groups:
+        rows = [r for r in table.rows if (r.problem, r.target) == (problem, where)]
+        try:
+            subject = words.problem_of(table.operator, problem)
+            fresh = len(lookup.sort_rows(table, subject, target(where)).fresh)
+        except UsageError:
+            fresh = 0
+        count[where] = count.get(where, 0) + len(rows) - fresh
+    for where, stale in count.items():
+        if stale:
+            lines.append(
+                f"  {stale} rows on {where} are stale, their kernels have changed: "
+                f"tilegen tune --refresh --target {where}"
+            )
+    return lines
+
+
 def _covers(rows: Sequence[Row]) -> list[str]:
-    """For each problem with several rows, how few kernels serve them all."""
+    """For each problem with several rows, of one type and layout, how few kernels serve them all."""
     groups: dict[tuple[str, str, int], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.problem, row.target, row.threads), []).append(row)
@@ -47,19 +75,33 @@ def _covers(rows: Sequence[Row]) -> list[str]:
     for (problem, where, threads), members in groups.items():
         if len(members) < 2:
             continue
-        few = cover.smallest(members, FEW, WITHIN)
-        losses = [min(lookup.loss(s, row) for s in few.schedules) for row in members]
-        inside = [x for x in losses if x <= WITHIN]
-        known = [x for x in losses if math.isfinite(x)]
-        beside = f" with {threads} threads" if threads > 1 else ""
-        kernels = f"{len(few.schedules)} kernel{'s cover' if len(few.schedules) > 1 else ' covers'}"
-        line = f"  {problem or 'defaults'} on {where}{beside}: {kernels} "
-        line += (
-            f"{len(inside)} of {len(members)} sizes within {WITHIN:.0%} of the best kernel at each"
+        lines.append(
+            f"  {problem or 'defaults'} on {where}{f' with {threads} threads' * (threads > 1)}, {len(members)} "
+            f"sizes: {_served(members)}"
         )
-        line += f", {len(known)} within {max(known):.1%} (mean {statistics.mean(known):.1%})"
-        lines.append(line)
     return lines
+
+
+def _served(rows: Sequence[Row]) -> str:
+    """How many sizes few kernels serve, what is lost there, and how many kernels serve all."""
+    few = cover.smallest(rows, FEW, WITHIN)
+    losses = [min(lookup.loss(s, row) for s in few.schedules) for row in rows]
+    inside = sum(x <= WITHIN for x in losses)
+    known = [x for x in losses if math.isfinite(x)]
+    one = len(few.schedules) == 1
+    text = f"{len(few.schedules)} kernel{'' if one else 's'} serve{'s' if one else ''} "
+    text += "all" if inside == len(rows) else f"{inside}"
+    text += f" within {WITHIN:.0%} of the best kernel at each "
+    text += f"(worst {max(known):.1%}, mean {statistics.mean(known):.1%}"
+    if len(known) < len(rows):
+        text += f", none measured at {len(rows) - len(known)}"
+    text += ")"
+    if inside < len(rows):
+        counts = range(FEW + 1, min(len(cover.measured(rows)), MOST) + 1)
+        enough = (n for n in counts if cover.cover(rows, n, WITHIN).worst <= WITHIN)
+        every = next(enough, None)
+        text += f"; {every} serve all" if every else f"; more than {MOST} to serve all"
+    return text
 
 
 def _mean(values) -> float:

@@ -28,6 +28,7 @@ class Row:
         default: the schedule of the stated rule in words.
         peers: median ratio peer / winner by peer; above 1 the winner is faster.
         speedups: ratio default / schedule of other schedules measured at this size, by their words.
+        digests: of the texts of the kernels in `speedups`; one that has none, or another text now, is not used.
         seconds: raw samples of the winner, seconds a call.
         ratios: raw ratios default / winner from neighbouring rounds.
         noise: half the interquartile range of the ratios over their median.
@@ -47,6 +48,7 @@ class Row:
     default: str = ""
     peers: Mapping[str, float] = field(default_factory=dict)
     speedups: Mapping[str, float] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
     seconds: tuple[float, ...] = ()
     ratios: tuple[float, ...] = ()
     noise: float = 0.0
@@ -67,11 +69,14 @@ class Row:
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
             told = value not in ((), {}, "") or item.name in _NEEDED
-            if told and item.name != "speedups":
+            if told and item.name not in ("speedups", "digests"):
                 lines.append(f"{item.name} = {_toml(value)}")
         if self.speedups:
             lines.append("[row.speedups]")
-            lines += [f"{_bare(k)} = {_toml(v)}" for k, v in sorted(self.speedups.items())]
+            for schedule, speedup in sorted(self.speedups.items()):
+                known = self.digests.get(schedule)
+                value = [speedup, known] if known else speedup
+                lines.append(f"{_bare(schedule)} = {_toml(value)}")
         return "\n".join(lines) + "\n"
 
 
@@ -106,7 +111,7 @@ _KINDS: dict[str, Any] = {
     "noise": float,
 }
 _NUMBERS = {"seconds", "ratios"}
-_TABLES = {"sizes": int, "peers": float, "speedups": float, "machine": str}
+_TABLES = {"sizes": int, "peers": float, "machine": str}
 _NEEDED = ("problem", "target", "sizes", "schedule", "speedup")
 
 
@@ -120,6 +125,8 @@ def from_table(table: Mapping[str, Any]) -> Row:
             if not isinstance(value, list):
                 raise UsageError(f"{name} is no list of numbers")
             values[name] = tuple(_kind(name, v, float) for v in value)
+        elif name == "speedups":
+            values |= _speedups(value)
         elif name in _TABLES:
             if not isinstance(value, dict):
                 raise UsageError(f"{name} is no table")
@@ -130,6 +137,21 @@ def from_table(table: Mapping[str, Any]) -> Row:
         if name not in values:
             raise UsageError(f"the row has no {name}")
     return Row(**values)
+
+
+def _speedups(table: Any) -> dict[str, dict]:
+    """Speedups and digests of `SCHEDULE = [SPEEDUP, DIGEST]`, or of a bare speedup without a digest."""
+    if not isinstance(table, dict):
+        raise UsageError("speedups is no table")
+    speedups, digests = {}, {}
+    for schedule, value in table.items():
+        name = f"speedups.{schedule}"
+        if isinstance(value, list):
+            if len(value) != 2:
+                raise UsageError(f"{name} is no [SPEEDUP, DIGEST]")
+            value, digests[schedule] = value[0], _kind(name, value[1], str)
+        speedups[schedule] = _kind(name, value, float)
+    return {"speedups": speedups, "digests": digests}
 
 
 def _kind(name: str, value: Any, kind: type) -> Any:

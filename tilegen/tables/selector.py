@@ -100,6 +100,7 @@ def make(wanted: Wanted, folder: Path, style: Style = Style()) -> Selector:
     known = lookup.sort_rows(table, wanted.problem, wanted.where)
     notes = (*table.faults, *known.stale)
     rows = [r for r in known.fresh if r.threads == wanted.threads]
+    rows = lookup.current(rows, wanted.problem, wanted.where)
     if not rows:
         said = "\n".join(notes) or f"Tune it: tilegen tune SUITE --target {wanted.where}"
         raise UsageError(

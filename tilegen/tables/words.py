@@ -79,6 +79,12 @@ def kernel_spec(operator: str, where: Target, problem: str, schedule: str) -> Ke
     return KernelSpec.make(operator, where, dict(given))
 
 
+def problem_of(operator: str, text: str) -> Problem:
+    """The problem of a line of text. Raises UsageError."""
+    cls = registry.problem_class(operator)
+    return cls(**fields.from_text(cls, problem_options(text)))
+
+
 def default_spec(problem: Problem, where: Target, name: str = "") -> KernelSpec:
     """The kernel of a problem by the stated rule of its (named or preferred) schedule class."""
     cls = registry.schedule_class(problem, where, name)

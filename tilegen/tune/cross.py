@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -81,13 +82,15 @@ def better(row: Row, final: Final) -> list[str]:
     return sorted(found, key=lambda name: -statistics.median(final.ratios[name]))
 
 
-def merged(kept: Mapping[str, float], row: Row, known: str) -> dict[str, float]:
-    """Speedups of an earlier row in terms of a new row's default, and the new row's own.
-
-    Args:
-        kept: of the earlier row.
-        row: the new one.
-        known: a schedule that both have.
-    """
-    factor = row.speedups[known] / kept[known] if kept.get(known) and known in row.speedups else 1.0
-    return {name: factor * value for name, value in kept.items()} | dict(row.speedups)
+def merged(old: Row, new: Row) -> Row:
+    """A row with what an earlier one of the same size had measured besides, in terms of the new one's default."""
+    known = old.schedule
+    factor = 1.0
+    if old.speedups.get(known) and known in new.speedups:
+        factor = new.speedups[known] / old.speedups[known]
+    speedups = {name: factor * value for name, value in old.speedups.items()}
+    return dataclasses.replace(
+        new,
+        speedups=speedups | dict(new.speedups),
+        digests=dict(old.digests) | dict(new.digests),
+    )

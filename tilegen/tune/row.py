@@ -35,10 +35,13 @@ def row_of(
         if name not in found.names
     }
     failed = sum(not o.ok for o in search.outcomes.values())
-    tried = len(search.right | set(search.outcomes))
+    tried = len(search.known())
     of = "recorded timed again" if settings.refresh else "tried"
     speedup = statistics.median(ratios)
     confirmed = {n: statistics.median(final.ratios[n]) for n in found.names if n in final.ratios}
+    speedups = worth_keeping(search, speedup) | confirmed
+    measured = [search.candidate(p) for p in {*search.known(), *found.names.values()}]
+    digests = {one.schedule: one.digest for one in measured}
     return Row(
         problem=words.problem_text(search.problem),
         target=settings.where.name,
@@ -48,7 +51,8 @@ def row_of(
         speedup=speedup,
         default=search.candidate(0).schedule,
         peers=peers,
-        speedups=worth_keeping(search, speedup) | confirmed,
+        speedups=speedups,
+        digests={name: digests[name] for name in speedups},
         seconds=mine,
         ratios=ratios,
         noise=spread(list(ratios)),

@@ -162,6 +162,10 @@ class Search:
             self.schedules = [*self.schedules, schedule]
         return list(self.schedules).index(schedule)
 
+    def known(self) -> set[int]:
+        """Places of all that was tried or verified."""
+        return self.right | set(self.outcomes)
+
     def best(self) -> int | None:
         """Place of the fastest candidate; of equal ones the first."""
         right = [p for p, o in self.outcomes.items() if o.ok]

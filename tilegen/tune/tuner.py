@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import time
@@ -237,7 +238,7 @@ class Tuner:
             row = row_of(found, verified, self.settings, self._toolchain, self._machine)
             notes = [f"{name}: {why}" for name, why in found.failures.items()]
             found = Tuned(row, found.search, final=found.final, notes=notes)
-            self.done.append(found)
+            self.done = [one for one in self.done if one.search is not found.search] + [found]
             self._unwritten.append(found)
             if wait or time.monotonic() > self._written + WRITE_SECONDS:
                 self._write()
@@ -262,15 +263,19 @@ class Tuner:
         """Measure kernels of some sizes at the others; a row's winner that is beaten is replaced."""
         for problem in dict.fromkeys(t.row.problem for t in found):
             places = [i for i, t in enumerate(found) if t.row.problem == problem]
-            rows, subject = [found[i].row for i in places], found[places[0]].search.problem
-            wanted = cross.wanted(rows, subject, self.settings.where)
+            subject, where = found[places[0]].search.problem, self.settings.where
+            for i in places:
+                (found[i].row,) = lookup.current([found[i].row], subject, where)
+            rows = [found[i].row for i in places]
+            wanted = cross.wanted(rows, subject, where)
             compared = [self._beside(found[i], s) if s else [] for i, s in zip(places, wanted)]
             for i, chosen in zip(places, compared):
                 if chosen:
                     found[i].search.prefetch(chosen)
             for i, chosen in zip(places, compared):
                 if chosen:
-                    found[i] = self._crossed(found[i], chosen)
+                    with contextlib.suppress(CheckFailed):
+                        found[i] = self._crossed(found[i], chosen)
         forget_default()
 
     def _beside(self, one: Tuned, schedules: Sequence[Schedule]) -> list[int]:
@@ -293,16 +298,18 @@ class Tuner:
         final = self.places.timers.submit(confirm, jobs, search.sizes, (), rules).result()
         if not final.ratios.get(row.schedule):
             return one
-        one.row = dataclasses.replace(row, speedups=cross.speedups(row, final) | dict(row.speedups))
+        more = cross.speedups(row, final)
+        by_name = {search.candidate(p).schedule: p for p in right}
+        digests = {name: search.candidate(by_name[name]).digest for name in more}
+        one.row = dataclasses.replace(
+            row, speedups=more | dict(row.speedups), digests=digests | dict(row.digests)
+        )
         faster = cross.better(row, final)[: FINALISTS - 1]
         if faster and search.check([0]):
-            by_name = {search.candidate(p).schedule: p for p in right}
             again = [0, chosen[0], *(by_name[name] for name in faster)]
-            kept = one.row.speedups
+            kept = one.row
             one = self._finished(self._final(search, list(dict.fromkeys(again))))
-            one.row = dataclasses.replace(
-                one.row, speedups=cross.merged(kept, one.row, row.schedule)
-            )
+            one.row = cross.merged(kept, one.row)
         self._unwritten.append(one)
         if time.monotonic() > self._written + WRITE_SECONDS:
             self._write()
