@@ -198,6 +198,27 @@ def test_verdicts_know_their_noise(change, noise, expected):
     assert verdict(old, [change * value for value in old]) == expected
 
 
+def test_a_comparison_counts_its_verdicts_and_what_is_not_timed_any_more():
+    from tilegen.bench.samples import Report, Row
+    from tilegen.bench.table import compare
+
+    def report(device: str, **ratios: float | None) -> Report:
+        rows = [Row(case, "", "gemm", {}) for case in ratios]
+        for row, ratio in zip(rows, ratios.values()):
+            row.errors = {"tilegen": "refused"} if ratio is None else {}
+            row.seconds = {"tilegen": [1.0] * 4} if ratio else {}
+            row.ratios = {"torch": [ratio] * 4} if ratio else {}
+        return Report("s", {"name": device}, rows)
+
+    old = report("H200", a=1.0, b=1.0, c=1.0, gone=1.0)
+    lines, worse = compare(old, report("H200", a=1.0, b=0.9, c=None, d=1.0))
+    assert worse == 2 and lines[0] == "a torch: same (1.000 -> 1.000)"
+    assert lines[2:4] == ["c: not timed now: refused", "d: new"]
+    assert lines[-1] == "1 same, 1 slower, 1 not timed, 1 only in the earlier run"
+    lines, worse = compare(old, report("H100", a=1.1))
+    assert worse == 0 and lines[0] == "of two devices: H200 and H100"
+
+
 def test_a_suite_combines_lists_and_names_the_broken_case(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text('[[case]]\noperator = "gemm"\nsizes = { m = [1, 2], n = [3, 4], k = 5 }\n')

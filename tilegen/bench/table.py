@@ -6,6 +6,8 @@ import math
 
 from tilegen.bench.samples import Report, Row, geomean, spread, verdict
 
+VERDICTS = ("same", "faster", "slower", "unclear", "not timed")
+
 
 def _columns(rows: list[list[str]]) -> list[str]:
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
@@ -48,17 +50,31 @@ def text(report: Report) -> str:
 
 
 def compare(old: Report, new: Report) -> tuple[list[str], int]:
-    """Lines `case peer: verdict old -> new`, and how many cases became slower beyond the noise."""
+    """Lines `case peer: verdict (old -> new)`, their number by verdict, and how many cases became worse.
+
+    Worse is slower beyond the noise, or not timed any more; cases that only one of the runs has are no verdict.
+    """
     before = {row.case: row for row in old.rows}
-    lines, slower = [], 0
+    lines, words = [], []
+    devices = [report.machine.get("name") or report.machine.get("cpu", "") for report in (old, new)]
+    if devices[0] != devices[1]:
+        lines.append(f"of two devices: {' and '.join(d or 'unknown' for d in devices)}")
     for row in new.rows:
         if row.case not in before:
             lines.append(f"{row.case}: new")
             continue
+        earlier = before[row.case]
+        if earlier.seconds.get("tilegen") and not row.seconds.get("tilegen"):
+            words.append("not timed")
+            lines.append(f"{row.case}: not timed now: {row.errors.get('tilegen', 'no samples')}")
+            continue
         for peer, ratios in row.ratios.items():
-            earlier = before[row.case].ratios.get(peer, [])
-            word = verdict(earlier, ratios)
-            slower += word == "slower"
-            was = f"{before[row.case].ratio(peer):.3f}" if earlier else "-"
-            lines.append(f"{row.case} {peer}: {word} ({was} -> {row.ratio(peer):.3f})")
-    return lines, slower
+            known = earlier.ratios.get(peer, [])
+            words.append(verdict(known, ratios))
+            was = f"{earlier.ratio(peer):.3f}" if known else "-"
+            lines.append(f"{row.case} {peer}: {words[-1]} ({was} -> {row.ratio(peer):.3f})")
+    left = len(before.keys() - {row.case for row in new.rows})
+    counts = [f"{words.count(word)} {word}" for word in VERDICTS if word in words]
+    counts += [f"{left} only in the earlier run"] if left else []
+    lines.append(", ".join(counts) or "no case in common")
+    return lines, sum(word in ("slower", "not timed") for word in words)
