@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from test_tables import DEFAULT, OTHER, row
+from tilegen.emit.render import render
 from tilegen.errors import ToolMissing, UsageError
 from tilegen.tables import cover, selector, tree, words
 from tilegen.tables.files import table_path, update
@@ -218,3 +219,22 @@ def test_speedups_of_kernels_that_have_changed_are_not_chosen_from(tables):
     # A table of before had no digests there: its winners alone are used.
     update(path, [dataclasses.replace(r, digests={}) for r in ROWS])
     assert set(selector.schedules(selector.make(wanted, tables))) <= {SMALL, OTHER}
+
+
+def test_where_a_kernel_does_not_take_the_arrays_the_fallback_answers():
+    """Rows of 63 elements start anywhere: a kernel of whole accesses refuses them, and a plain one answers."""
+    where = target("sm_90a")
+    texts = ["wgmma tile=128x128x64", "mma tile=64x64x64"]
+    specs = [words.kernel_spec("gemm", where, "dtype=bf16", text) for text in texts]
+    strict, plain = (words.schedule_text(spec.schedule) for spec in specs)
+    kernels = dict(zip((strict, plain), map(render, specs)))
+    base = dataclasses.replace(row(64), problem="dtype=bf16", target="sm_90a", threads=0)
+    odd, even = (
+        dataclasses.replace(
+            base, sizes={"m": 64, "n": 64, "k": k}, schedule=plain, speedups={strict: s, plain: 2.0}
+        )
+        for k, s in ((63, 0.0), (64, 1.0))
+    )
+    assert selector._most_permissive([odd, even], kernels) == plain
+    assert selector._answered(odd, kernels, plain).speedups == {strict: 2.0, plain: 2.0}
+    assert selector._answered(even, kernels, plain) == even

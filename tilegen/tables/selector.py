@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from tilegen.emit.filters import comment
 from tilegen.emit.hygiene import require_clean
 from tilegen.emit.render import Rendered, Style, context, render
 from tilegen.errors import UsageError
+from tilegen.model import choose
 from tilegen.plans.base import Plan
 from tilegen.problems.base import Problem
 from tilegen.tables import cover, files, lookup, tree, words
@@ -70,6 +73,8 @@ class Selector:
         rows: the measured sizes.
         files: text by path relative to the output folder: the chooser's own, then every kernel's.
         notes: stale rows and broken parts of the table.
+        kernels: how many it chooses among.
+        within: the loss that was asked for.
     """
 
     stem: str
@@ -78,14 +83,21 @@ class Selector:
     rows: tuple[Row, ...]
     files: dict[str, str]
     notes: tuple[str, ...]
+    kernels: int
+    within: float
 
     def losses(self) -> str:
         """What is lost, in one line."""
-        kernels = len({leaf.schedule for leaf in tree.leaves(self.tree)})
-        return (
+        kernels, worst = self.kernels, tree.worst(self.tree)
+        text = (
             f"{kernels} kernel{'s cover' if kernels > 1 else ' covers'} {len(self.rows)} measured sizes within "
-            f"{tree.worst(self.tree):.1%} of the best kernel at each"
+            f"{worst:.1%} of the best kernel at each"
         )
+        if worst > self.within:
+            lost = [tree.loss(x.schedule, row) for x in tree.leaves(self.tree) for row in x.rows]
+            inside = sum(x <= self.within for x in lost)
+            text += f", {inside} of them within {self.within:.1%}"
+        return text
 
 
 def make(wanted: Wanted, folder: Path, style: Style = Style()) -> Selector:
@@ -109,19 +121,31 @@ def make(wanted: Wanted, folder: Path, style: Style = Style()) -> Selector:
             said,
         )
     chosen = cover.smallest(rows, wanted.most, wanted.within).schedules
+    specs = [words.kernel_spec(table.operator, wanted.where, rows[0].problem, s) for s in chosen]
+    kernels = {s: render(spec, style) for s, spec in zip(chosen, specs, strict=True)}
+    fallback = _most_permissive(rows, kernels)
+    rows = [_answered(row, kernels, fallback) for row in rows]
     grown = tree.grow(rows, chosen)
-    used = list(dict.fromkeys(leaf.schedule for leaf in tree.leaves(grown)))
-    kernels = [
-        render(words.kernel_spec(table.operator, wanted.where, rows[0].problem, s), style)
-        for s in used
-    ]
-    return _emit(wanted, grown, dict(zip(used, kernels)), tuple(rows), notes, style)
+    used = dict.fromkeys(leaf.schedule for leaf in tree.leaves(grown)) | {fallback: None}
+    kernels = {s: kernels[s] for s in used}
+    return _emit(wanted, grown, kernels, fallback, tuple(rows), notes, style)
+
+
+def _answered(row: Row, kernels: Mapping[str, Rendered], fallback: str) -> Row:
+    """A row as a chooser answers its size: where a kernel does not take the arrays, the fallback does."""
+    speedups = dict(row.speedups)
+    for schedule, kernel in kernels.items():
+        spec = kernel.spec
+        if not choose.takes(spec.schedule, spec.problem, spec.target, row.sizes):
+            speedups[schedule] = speedups.get(fallback, 0.0)
+    return dataclasses.replace(row, speedups=speedups)
 
 
 def _emit(
     wanted: Wanted,
     grown: Tree,
     kernels: dict[str, Rendered],
+    fallback: str,
     rows: tuple[Row, ...],
     notes: tuple[str, ...],
     style: Style,
@@ -136,13 +160,13 @@ def _emit(
     cuda = wanted.where.backend == "cuda"
     decisions = _decisions(grown, {s: a.constant for s, a in arms.items()}, "Choice::" * cuda)
     compared = _compared(grown)
-    found = Selector(stem, symbol, grown, rows, {}, notes)
+    found = Selector(stem, symbol, grown, rows, {}, notes, len(kernels), wanted.within)
     names = context(base, style) | {
         "stem": stem,
         "symbol": symbol,
         "guard": naming.guard(stem, style.prefix),
         "kernels": list(arms.values()),
-        "fallback": arms[_most_permissive(grown, kernels)],
+        "fallback": arms[fallback],
         "choose_parameters": ", ".join(f"int64_t {s}" for s in sizes),
         "choose_arguments": ", ".join(sizes),
         "unused_sizes": [s for s in sizes if s not in compared],
@@ -177,12 +201,10 @@ def _arm(kernel: Rendered) -> Arm:
     )
 
 
-def _most_permissive(grown: Tree, kernels: dict[str, Rendered]) -> str:
-    """The kernel that refuses least; of equals the one for most measured sizes."""
-    count = {s: 0 for s in kernels}
-    for leaf in tree.leaves(grown):
-        count[leaf.schedule] += len(leaf.rows)
-    return min(kernels, key=lambda s: (len(kernels[s].plan.refusals), -count[s]))
+def _most_permissive(rows: Sequence[Row], kernels: Mapping[str, Rendered]) -> str:
+    """The kernel that refuses least; of equals the best one of most measured sizes."""
+    wins = [row.schedule for row in rows]
+    return min(kernels, key=lambda s: (len(kernels[s].plan.refusals), -wins.count(s)))
 
 
 def _compared(grown: Tree) -> set[str]:
@@ -208,9 +230,14 @@ def _remark(leaf: Leaf, pad: str) -> list[str]:
     """Where a choice was measured, and what it loses there at most."""
     measured = ["x".join(str(v) for v in row.sizes.values()) for row in leaf.rows]
     shown = ", ".join(measured[:3]) + (f" and {len(measured) - 3} more" if measured[3:] else "")
-    lost = max(lookup.loss(leaf.schedule, row) for row in leaf.rows)
-    verdict = f"at most {lost:.1%} slower than the best kernel" if lost else "the best kernel"
-    text = f"Measured at {shown}: {verdict} of the table."
+    lost = [lookup.loss(leaf.schedule, row) for row in leaf.rows]
+    known = [x for x in lost if math.isfinite(x)]
+    most = max(known, default=0.0)
+    verdict = f"at most {most:.1%} slower than the best kernel" if most else "the best kernel"
+    text = f"Measured at {shown}: {verdict} of the table"
+    text += f", not timed at {len(lost) - len(known)} of them." if len(known) < len(lost) else "."
+    if not known:
+        text = f"For {shown}, where this kernel was not timed."
     return comment(text, f"{pad}// ").splitlines()
 
 
