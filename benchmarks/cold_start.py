@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -130,22 +129,22 @@ def run(text: str, *arguments: str, **environment: str) -> tuple[float, float]:
 
 
 def measure(
-    folder: Path, peers: Mapping[str, tuple[str, str]], rounds: int
-) -> dict[str, list[tuple[float, float]]]:
-    """Samples of `run` by competitor, one a round."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    with ExitStack() as stack:
-        fresh = lambda: stack.enter_context(tempfile.TemporaryDirectory())  # noqa: E731
-        kept = {name: fresh() for name in peers}
-        for name, (text, variable) in peers.items():
-            run(text, **{variable: kept[name]})
-        for _ in range(rounds):
-            found.setdefault("tilegen", []).append(run(AHEAD, str(folder)))
-            for name, (text, variable) in peers.items():
-                found.setdefault(name, []).append(run(text, **{variable: fresh()}))
-                cached = run(text, **{variable: kept[name]})
-                found.setdefault(f"{name}, cached", []).append(cached)
-    return found
+    folder: Path,
+    peers: Mapping[str, tuple[str, str]],
+    samples: dict[str, list[tuple[float, float]]],
+) -> None:
+    """Add a sample of `run` for each competitor; what has compiled runs again with the cache it has filled."""
+
+    def add(label: str, text: str, *arguments: str, **environment: str) -> None:
+        whole, call = run(text, *arguments, **environment)
+        samples.setdefault(label, []).append((whole, call))
+        print(f"{label}: {whole:.2f} s, of which its first call {call:.3f} s", flush=True)
+
+    add("tilegen", AHEAD, str(folder))
+    for name, (text, variable) in peers.items():
+        with tempfile.TemporaryDirectory() as cache:
+            for label in (name, f"{name}, cached"):
+                add(label, text, **{variable: cache})
 
 
 def rows_of(samples: Mapping[str, Sequence[tuple[float, float]]]) -> list[Row]:
@@ -173,12 +172,16 @@ def main() -> None:
     peers = {name: peer for name, peer in PEERS.items() if find_spec(name) is not None}
     for name in PEERS.keys() - peers.keys():
         print(f"{name} is not installed: left out")
-    rows = rows_of(measure(Path(given.folder).absolute(), peers, given.rounds))
+    machine = gpu.machine_facts()
+    samples: dict[str, list[tuple[float, float]]] = {}
+    for _ in range(given.rounds):
+        measure(Path(given.folder).absolute(), peers, samples)
+        rows = rows_of(samples)
+        if given.save is not None:
+            Report("cold_start", machine, rows).save(given.save)
     for row in rows:
         peer, ratio = row.best_peer()
         print(f"{row.case}: {row.median():.3f} s, {row.median(peer):.3f} s, ratio {ratio:.2f}")
-    if given.save is not None:
-        Report("cold_start", gpu.machine_facts(), rows).save(given.save)
 
 
 if __name__ == "__main__":
