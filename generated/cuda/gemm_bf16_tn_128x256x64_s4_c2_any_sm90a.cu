@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2 any
-// Inputs    0f3aeb40146b  (command, templates and emitter)
-// Body      1a63b8dab2cf  (everything below this comment)
+// Inputs    050d8fab3899  (command, templates and emitter)
+// Body      0897c62ee729  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x256x64_s4_c2_any_sm90a.h"
@@ -438,8 +438,6 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const Epilogue
   for (int chunk = 0; chunk < kChunks; ++chunk) {
     const int mma = chunk / (kBlockN / kChunkN), first = chunk % (kBlockN / kChunkN) * kChunkN;
     Output *staging = shared.c[consumer][chunk % kBuffers];
-    // Every thread of the warpgroup has copied what this buffer held.
-    named_barrier_sync(kStagingBarrier + consumer, 128);
 #pragma unroll
     for (int i = 0; i < kChunkN / 16; ++i) {
       uint32_t packed[4];
@@ -451,7 +449,7 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const Epilogue
       }
       stmatrix_x4(staging + row * kChunkN + ((i * 2 + half) ^ (row & 7)) * 8, packed);
     }
-    // The chunk is complete.
+    // The chunk is complete, and every thread has copied the one before it: its buffer is free.
     named_barrier_sync(kStagingBarrier + consumer, 128);
     const Position chunk_at = {at.m + mma * 64, at.n + first};
     store_chunk(e, shape, chunk_at, staging);

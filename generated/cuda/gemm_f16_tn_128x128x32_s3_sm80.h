@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    0fd79ae5af2d  (command, templates and emitter)
+// Inputs    a38820b29781  (command, templates and emitter)
 // Body      8efe2a2377be  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s3
-// Inputs    cd32c2701a9d  (command, templates and emitter)
+// Inputs    87582293ae54  (command, templates and emitter)
 // Body      1f8975872bfc  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

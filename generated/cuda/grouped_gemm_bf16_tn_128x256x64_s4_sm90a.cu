@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[g,n,k], row m of group g
 // Schedule  128x256x64 s4
-// Inputs    8d3d9483fc11  (command, templates and emitter)
-// Body      55448deb5d3f  (everything below this comment)
+// Inputs    628b97f42d76  (command, templates and emitter)
+// Body      ba6905cab21f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "grouped_gemm_bf16_tn_128x256x64_s4_sm90a.h"
@@ -414,8 +414,6 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const Epilogue
   for (int chunk = 0; chunk < kChunks; ++chunk) {
     const int mma = chunk / (kBlockN / kChunkN), first = chunk % (kBlockN / kChunkN) * kChunkN;
     Output *staging = shared.c[consumer][chunk % kBuffers];
-    // Every thread of the warpgroup has copied what this buffer held.
-    named_barrier_sync(kStagingBarrier + consumer, 128);
 #pragma unroll
     for (int i = 0; i < kChunkN / 16; ++i) {
       uint32_t packed[4];
@@ -427,7 +425,7 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const Epilogue
       }
       stmatrix_x4(staging + row * kChunkN + ((i * 2 + half) ^ (row & 7)) * 8, packed);
     }
-    // The chunk is complete.
+    // The chunk is complete, and every thread has copied the one before it: its buffer is free.
     named_barrier_sync(kStagingBarrier + consumer, 128);
     const Position chunk_at = {at.m + mma * 64, at.n + first};
     store_chunk(e, shape, chunk_at, staging);

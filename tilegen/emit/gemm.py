@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilegen.emit import gemm_vectors, tensors
+from tilegen.emit import gemm_rows, gemm_vectors, tensors
 from tilegen.emit.c_expr import helper_texts, includes_for, literal, print_statements
 from tilegen.emit.filters import comment
 from tilegen.plans.base import Plan
@@ -24,10 +24,11 @@ def context(plan: Plan) -> dict[str, Any]:
     reads = {t.name: places[t.name] for t in arrays if t.is_read}
     scalars = {s.name: f"{_STRUCT}{access}{s.name}" for s in problem.scalars()}
     printed = print_statements(
-        problem.typed,
+        problem.elements,
         plan.target.backend,
-        {**{name: name for name in problem.typed.specials}, **reads, **scalars},
-        {t.name: places[t.name] for t in arrays if t.is_written},
+        {**{name: name for name in problem.elements.specials}, **reads, **scalars},
+        {t.name: places[t.name] for t in arrays if t.is_written}
+        | gemm_rows.partial_stores(problem),
     )
     helpers = helper_texts([*plan.helpers, *printed.helpers], plan.target.backend)
     needed = (
@@ -50,6 +51,7 @@ def context(plan: Plan) -> dict[str, Any]:
             f" | {t.strides[0]}" for t in problem.tensors()[:2] if problem.batched
         ),
         "sum_length": _sum_length(problem),
+        **gemm_rows.context(plan),
     }
     width = getattr(plan, "epilogue_vector", 0)
     return names | (gemm_vectors.context(plan, arrays, places, width) if width else {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tilegen.emit import gemm_rows
 from tilegen.emit.c_expr import literal, print_statements
 from tilegen.emit.c_expr.wrap import wrap
 from tilegen.emit.filters import comment
@@ -48,16 +49,17 @@ def context(plan: Plan, arrays: list[Tensor], places: dict[str, str], width: int
         if t.is_written
     }
     scalars = {s.name: f"e.{s.name}" for s in problem.scalars()}
+    partials = gemm_rows.partial_stores(problem)
     printed = print_statements(
-        problem.typed,
+        problem.elements,
         plan.target.backend,
-        {"acc": "acc.value[v]", **reads, **scalars},
-        writes,
+        {"acc": "acc.value[v]", **reads, **scalars, **{p: p for p in partials.values()}},
+        writes | partials,
         width=92,
     )
     body = list(printed.lines)
     single = [t for t in arrays if t.name not in whole and "n" in t.dims]
-    if single:
+    if single or partials:
         body = ["if (v == count) {", "  break;", "}", *body]
     if re.search(r"\bn\b", " ".join(body)):
         body = ["const int64_t n = first + v;", *body]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tilegen.emit import gemm, tensors
+from tilegen.emit import gemm, gemm_rows, tensors
 from tilegen.emit.c_expr import print_statements, shortened
 from tilegen.plans.gemm_wgmma import WgmmaGemmPlan
 from tilegen.problems.base import Tensor
@@ -239,5 +239,6 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
             how.replace("&", ""),
         ],
         "launch_arguments": ["&config", "kernel", *maps, "shape", given],
-        "epilogue_values": [v.split(" = ", 1)[1] for v in values],
+        "epilogue_values": [v.split(" = ", 1)[1] for v in values]
+        + gemm_rows.context(plan)["row_values"],
     }

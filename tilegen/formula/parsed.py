@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilegen.formula.diagnostics import fault
@@ -162,10 +162,12 @@ def free_indices(
     return frozenset().union(*parts)
 
 
-def parse(text: str) -> Formula:
+def parse(text: str, indices: Collection[str] = ()) -> Formula:
     """Read a formula.
 
     Args:
+        indices: names that are indices even where none stands in a subscript, so that `max(acc, n)` is a
+            reduction.
         text: statements separated by `;` or new lines: `name = e`, `name[m,n] = e`, or `e`.
 
     Returns:
@@ -174,7 +176,7 @@ def parse(text: str) -> Formula:
     Raises:
         FormulaError: not of the language; the message has a caret under the column.
     """
-    return check(Formula(read_statements(text), text))
+    return check(Formula(read_statements(text, indices), text))
 
 
 def digest(formula: Formula) -> str:

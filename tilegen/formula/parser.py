@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tilegen.errors import FormulaError
 from tilegen.formula.diagnostics import fault
@@ -12,8 +12,11 @@ from tilegen.formula.nodes import Assign, Span
 from tilegen.formula.functions import RESERVED
 
 
-def read_statements(text: str) -> tuple[Assign, ...]:
+def read_statements(text: str, indices: Collection[str] = ()) -> tuple[Assign, ...]:
     """Parse the statements of a formula's text.
+
+    Args:
+        indices: names that are indices even where none stands in a subscript.
 
     Raises:
         FormulaError: anything that is no formula, with a caret under its first column.
@@ -27,11 +30,15 @@ def read_statements(text: str) -> tuple[Assign, ...]:
         raise _syntax_fault(text, margins, error) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise FormulaError(f"the formula cannot be read: {error}") from None
-    return read_module(module.body, text, stripped, margins)
+    return read_module(module.body, text, stripped, margins, indices)
 
 
 def read_module(
-    body: Sequence[ast.stmt], text: str, stripped: str, margins: Sequence[int]
+    body: Sequence[ast.stmt],
+    text: str,
+    stripped: str,
+    margins: Sequence[int],
+    indices: Collection[str] = (),
 ) -> tuple[Assign, ...]:
     """Turn the statements of a parsed module, or of a function's body, into assignments.
 
@@ -44,7 +51,7 @@ def read_module(
         raise fault(
             text, Span(), "the formula is empty", "Write an expression, such as acc + bias[n]."
         )
-    reader = ExpressionReader(text, place, _indices_used(body))
+    reader = ExpressionReader(text, place, _indices_used(body) | frozenset(indices))
     statements = []
     for statement in body:
         statements.append(_statement(statement, reader, last=statement is body[-1]))

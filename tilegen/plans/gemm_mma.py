@@ -73,6 +73,9 @@ class MmaGemmPlan(Plan):
     b_part: str
     a_batch: str
     b_batch: str
+    reduces: int
+    row_part_columns: int
+    overlaps: int
 
     template: ClassVar[str] = "cuda/gemm_mma.cu.j2"
     epilogue_vector: ClassVar[int] = 4
@@ -130,7 +133,15 @@ class MmaGemmPlan(Plan):
             b_part=_part(orders[1]),
             a_batch=batch_offset(problem, "a"),
             b_batch=batch_offset(problem, "b"),
+            reduces=int(bool(problem.row_reductions)),
+            row_part_columns=warp_n,
+            overlaps=0,
         )
+
+    @property
+    def uses_workspace(self) -> bool:
+        """Whether parts of rows meet in memory."""
+        return bool(self.reduces)
 
     def parts(self) -> tuple[str, ...]:
         return (self.a_part, self.b_part)

@@ -86,6 +86,7 @@ class WgmmaGemmPlan(Plan):
     rank: int
     staged: int
     tma_c: int
+    guards_buffer: int
     chunk_part: str
     repacks: tuple[tuple[str, str, str, str], ...]
     repacked_extent: str
@@ -109,6 +110,9 @@ class WgmmaGemmPlan(Plan):
     wgmma_primitives: tuple[str, ...]
     consume_part: str
     store_part: str
+    reduces: int
+    row_part_columns: int
+    overlaps: int
 
     template: ClassVar[str] = "cuda/gemm_wgmma.cu.j2"
     hidden: ClassVar[frozenset[str]] = frozenset(
@@ -224,6 +228,8 @@ class WgmmaGemmPlan(Plan):
             rank=3 if problem.batched else 2,
             staged=int(staged),
             tma_c=int(staged and not schedule.repack),
+            # With two buffers, the barrier that completes a chunk also frees the buffer of the one before.
+            guards_buffer=int(not schedule.repack or buffers == 1 or bool(vectors)),
             chunk_part=f"cuda/parts/gemm_wgmma_{'copy' if schedule.repack else 'tail'}.cuh.j2",
             repacks=repacks,
             repacked_extent=" + ".join(f"{r} * repacked_stride({c})" for _, _, r, c in repacks),
@@ -246,13 +252,16 @@ class WgmmaGemmPlan(Plan):
             tma_primitives=names.tma_primitives(schedule, staged, problem.batched),
             wgmma_primitives=names.wgmma_primitives(schedule, staged, tiled),
             consume_part=f"cuda/parts/gemm_wgmma_{names.consume(schedule)}.cuh.j2",
-            store_part=f"cuda/parts/gemm_wgmma_store_{names.store(schedule, staged, tiled)}.cuh.j2",
+            store_part=f"cuda/parts/gemm_wgmma_store_{names.store(problem, schedule, staged, tiled)}.cuh.j2",
+            reduces=int(bool(problem.row_reductions)),
+            row_part_columns=bn,
+            overlaps=1,
         )
 
     @property
     def uses_workspace(self) -> bool:
-        """Whether operands may have to be copied first, or parts of K meet in memory."""
-        return bool(self.repacks) or self.parts_of_k > 1
+        """Whether operands may have to be copied first, or parts of K or of rows meet in memory."""
+        return bool(self.repacks or self.reduces) or self.parts_of_k > 1
 
     @property
     def unit(self) -> int:

@@ -99,9 +99,11 @@ def wgmma_form(problem: Gemm, schedule: WgmmaGemm) -> tuple:
     )
 
 
-def store(schedule: WgmmaGemm, staged: bool, tiled: str) -> str:
+def store(problem: Gemm, schedule: WgmmaGemm, staged: bool, tiled: str) -> str:
     if schedule.workspace:
         return "parts"
+    if problem.row_reductions:
+        return "rows"
     if not staged:
         return "direct"
     if tiled:

@@ -13,6 +13,7 @@ from tilegen.errors import FormulaError
 from tilegen.fields import option
 from tilegen.problems.base import Arrays, Expected, Problem, Scalar, Size, Sizes, Tensor
 from tilegen.problems.gemm import Gemm
+from tilegen.problems.gemm_rows import RowReduction, refuse_rows
 from tilegen.values import F16, DType, Layout
 
 # Shazeer, GLU Variants Improve Transformer, 2020.
@@ -37,6 +38,7 @@ class GatedGemm(Problem):
     epilogue: str = option(SWIGLU, "A formula over acc and gate.", kind=str)
     operands: str = option("", "Types of epilogue operands, as bias:f32,scale:f32.", kind=str)
 
+    row_reductions: ClassVar[tuple[RowReduction, ...]] = ()
     operator: ClassVar[str] = "gated_gemm"
     batched: ClassVar[bool] = False
     skips_sum_when_zero: ClassVar[str | None] = None
@@ -68,6 +70,11 @@ class GatedGemm(Problem):
         return self.one.storage
 
     @property
+    def elements(self) -> fl.TypedFormula:
+        """The epilogue for one element."""
+        return self.typed
+
+    @property
     def formula(self) -> fl.Formula:
         """The epilogue as parsed."""
         return self.one.formula
@@ -81,6 +88,7 @@ class GatedGemm(Problem):
                 f"One sum is a gemm; two are joined as in '{SWIGLU}'.",
             )
         typed = self.one.typed
+        refuse_rows(self.one.row_reductions, "a gated product")
         return fl.bind(
             self.formula,
             indices=self.indices,

@@ -14,6 +14,7 @@ from tilegen.errors import FormulaError, UsageError
 from tilegen.fields import option
 from tilegen.names import c_ident
 from tilegen.problems.base import Arrays, Expected, Problem, Scalar, Size, Sizes, Tensor
+from tilegen.problems.gemm_rows import RowReduction, refuse_rows, split
 from tilegen.values import BF16, DTYPES, E4M3, E5M2, F16, F32, F64, I8, I32, TF32, U8
 from tilegen.values import DType, Layout, dtype, nearest
 
@@ -59,7 +60,7 @@ def _epilogue(text: str) -> str:
             f"unknown epilogue '{text}'{nearest(text, EPILOGUES)}",
             f"Named: {', '.join(EPILOGUES)}; or a formula, such as 'gelu(acc + bias[n])'.",
         )
-    canonical = fl.parse(text).text
+    canonical = fl.parse(text, ("m", "n")).text
     return next((name for name, body in EPILOGUES.items() if body == canonical), canonical)
 
 
@@ -106,7 +107,8 @@ class Gemm(Problem):
             self.dtype, self.dtype
         )
         set_("out_dtype", dtype(self.out_dtype) if self.out_dtype else default_out)
-        _ = self.typed  # binds the formula, so that a wrong one fails here
+        rows = self.row_reductions  # binds the formula, so that a wrong one fails here
+        refuse_rows(rows if self.batched else (), "a batch of products")
 
     @property
     def accumulator(self) -> DType:
@@ -129,7 +131,7 @@ class Gemm(Problem):
         text = EPILOGUES.get(self.epilogue, self.epilogue)
         if self.batched and self.epilogue in EPILOGUES:
             text = text.replace("[m,n]", "[batch,m,n]")
-        return fl.parse(text).with_output("c", self.indices)
+        return fl.parse(text, ("m", "n")).with_output("c", self.indices)
 
     @functools.cached_property
     def typed(self) -> fl.TypedFormula:
@@ -153,6 +155,8 @@ class Gemm(Problem):
                 )
         scalar = F64 if self.accumulator is F64 else F32
         types = {n: self.out_dtype for n in [*self.formula.operands, *outputs]}
+        # What has one value a row is small: it keeps the precision that it is computed in.
+        types |= {n: scalar for n in outputs if "n" not in self.formula.outputs[n]}
         types |= {n: scalar for n in scalars}
         types |= {n: DTYPES[t] for n, t in given.items()}
         typed = fl.bind(
@@ -162,6 +166,7 @@ class Gemm(Problem):
             operands={n: types[n] for n in self.formula.operands},
             scalars={n: types[n] for n in scalars},
             outputs={n: types[n] for n in outputs},
+            reductions=True,
         )
         if "acc" not in typed.specials:
             raise FormulaError(
@@ -169,6 +174,20 @@ class Gemm(Problem):
                 "An operator without a sum is a formula of its own: tilegen emit 'y[m,n] = ...'",
             )
         return typed
+
+    @functools.cached_property
+    def _split(self) -> tuple[fl.TypedFormula, tuple[RowReduction, ...]]:
+        return split(self.typed)
+
+    @property
+    def elements(self) -> fl.TypedFormula:
+        """The epilogue for one element: where it reduces rows, what the element adds to its row."""
+        return self._split[0]
+
+    @property
+    def row_reductions(self) -> tuple[RowReduction, ...]:
+        """Outputs that reduce the rows of the result."""
+        return self._split[1]
 
     @functools.cached_property
     def skips_sum_when_zero(self) -> str | None:

@@ -15,6 +15,7 @@ from tilegen.errors import FormulaError
 from tilegen.fields import option
 from tilegen.problems.base import Arrays, Expected, Problem, Scalar, Size, Sizes, Tensor
 from tilegen.problems.gemm import Gemm
+from tilegen.problems.gemm_rows import RowReduction, refuse_rows
 from tilegen.values import F16, I32, DType, Layout
 
 # Names of the arguments that a product of groups has besides those of a plain one.
@@ -39,6 +40,7 @@ class GroupedGemm(Problem):
     epilogue: str = option("none", "Named epilogue or a formula over acc.", kind=str)
     operands: str = option("", "Types of epilogue operands, as bias:f32,scale:f32.", kind=str)
 
+    row_reductions: ClassVar[tuple[RowReduction, ...]] = ()
     operator: ClassVar[str] = "grouped_gemm"
     batched: ClassVar[bool] = False
     # Arrays of the product itself, which the epilogue does not see.
@@ -48,6 +50,7 @@ class GroupedGemm(Problem):
     def __post_init__(self) -> None:
         for name in ("dtype", "out_dtype", "layout", "epilogue", "operands"):
             object.__setattr__(self, name, getattr(self.one, name))
+        refuse_rows(self.one.row_reductions, "a grouped product")
         taken = [n for n in (*self.typed.operands, *self.typed.scalars) if n in _OWN]
         if taken:
             raise FormulaError(
@@ -69,6 +72,11 @@ class GroupedGemm(Problem):
     def storage(self) -> DType:
         """Type of A's and B's elements in memory."""
         return self.one.storage
+
+    @property
+    def elements(self) -> fl.TypedFormula:
+        """The epilogue for one element."""
+        return self.typed
 
     @property
     def formula(self) -> fl.Formula:

@@ -10,6 +10,7 @@ from typing import ClassVar
 from tilegen.fields import option
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.base import Schedule, Violation
+from tilegen.schedules.rules import no_rows
 from tilegen.targets import CudaTarget
 from tilegen.values import BF16, F16, F32
 
@@ -58,7 +59,7 @@ class GemvGemm(Schedule):
             )
         if problem.batched:
             return Violation("batched", "the gemv schedule has no batches")
-        return None
+        return no_rows(cls.name, problem)
 
     @classmethod
     def default(cls, problem: Gemm, target: CudaTarget) -> GemvGemm:

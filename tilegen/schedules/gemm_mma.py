@@ -130,7 +130,7 @@ class MmaGemm(Schedule):
     def violations(self, problem: Gemm, target: CudaTarget) -> list[Violation]:
         broken = tile_rank("tile", self.tile, 3) + tile_rank("warps", self.warps, 2)
         broken = broken or self._counts(target)
-        broken = broken or self._parts(problem)
+        broken = broken or self._parts(problem) + self._rows(problem)
         if broken:
             return broken
         return (
@@ -178,6 +178,18 @@ class MmaGemm(Schedule):
             )
             for axis, extent, step, why in rules
             if extent % step
+        ]
+
+    def _rows(self, problem: Gemm) -> list[Violation]:
+        """Lanes that share a row, 4 columns each, combine what they have of it two by two."""
+        columns = self.warp_tile[1]
+        if not problem.row_reductions or columns in (16, 32, 64, 128):
+            return []
+        return [
+            Violation(
+                "warps",
+                f"a warp's part is {columns} columns wide; to reduce rows it is 16, 32, 64 or 128 wide",
+            )
         ]
 
     def slices(self, problem: Gemm) -> list[tuple[str, int, int]]:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from tilegen.fields import option
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.base import Schedule, Violation
-from tilegen.schedules.rules import tile_rank
+from tilegen.schedules.rules import no_rows, tile_rank
 from tilegen.targets import CudaTarget
 from tilegen.values import F32, F64, Tile
 
@@ -47,7 +47,7 @@ class SimtGemm(Schedule):
             return Violation(
                 "dtype", f"the simt schedule multiplies f32 and f64, not {problem.dtype}"
             )
-        return None
+        return no_rows(cls.name, problem)
 
     @classmethod
     def default(cls, problem: Gemm, target: CudaTarget) -> SimtGemm:

@@ -11,7 +11,7 @@ from tilegen.fields import option
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.base import Schedule, Violation
 from tilegen.schedules.gemm_packed import MULTIPLIED, WORKSPACE_BYTES, is_vector, lanes_of
-from tilegen.schedules.rules import tile_rank
+from tilegen.schedules.rules import no_rows, tile_rank
 from tilegen.targets import CpuTarget
 from tilegen.values import I8, Tile
 
@@ -54,7 +54,7 @@ class SkinnyGemm(Schedule):
             )
         if not is_vector(target):
             return Violation("target", f"the skinny schedule needs vectors, which {target} lacks")
-        return None
+        return no_rows(cls.name, problem)
 
     @classmethod
     def default(cls, problem: Gemm, target: CpuTarget) -> SkinnyGemm:

@@ -195,6 +195,7 @@ class WgmmaGemm(Schedule):
         tiles = [name for name, dims in operands.items() if "m" in dims and "n" in dims]
         return (
             not (self.workspace and self.split > 1)
+            and not problem.row_reductions
             and list(outputs) == ["c"]
             and outputs["c"] in (F16, BF16)
             and len(typed.statements) == 1

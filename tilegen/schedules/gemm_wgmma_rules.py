@@ -142,6 +142,17 @@ def of_shape(schedule: WgmmaGemm, problem: Gemm) -> list[Violation]:
         "repack",
         "operands of a batch are not copied: a batch needs strides of whole 16 bytes",
     )
+    rule(
+        not (problem.row_reductions and schedule.swap),
+        "swap",
+        "rows are not reduced where the operands are swapped: a row of C is then a column of wgmma, "
+        "spread over 4 warps",
+    )
+    rule(
+        not (problem.row_reductions and (schedule.workspace or schedule.repack)),
+        "workspace",
+        "the workspace holds what is reduced of rows: it does not also hold parts of K or copied operands",
+    )
     rule(schedule.group >= 1, "group", f"group {schedule.group} must be at least 1")
     slices = 8 if problem.layout.b_dims[1] == "k" else 64
     rule(

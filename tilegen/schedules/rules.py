@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilegen.schedules.base import Violation
 from tilegen.values import Tile
 
@@ -25,3 +27,15 @@ def tile_rank(field: str, tile: Tile, rank: int) -> list[Violation]:
     return [
         Violation(field, f"{field} {tile} has {len(tile)} extents, {rank} needed, as in {example}")
     ]
+
+
+def no_rows(name: str, problem: Any) -> Violation | None:
+    """A violation if the epilogue reduces rows, which the kernels of a schedule do not."""
+    if not problem.row_reductions:
+        return None
+    row = problem.row_reductions[0]
+    return Violation(
+        "epilogue",
+        f"the {name} schedule does not reduce rows, as {row.name} does: store what it reduces, and reduce "
+        f"that, tilegen emit '{row.name}[m] = {row.op}(x[m,n], n)'",
+    )
