@@ -86,6 +86,12 @@ def test_against_an_earlier_run_tells_slower_by_its_exit_code(tilegen, suite, tm
         assert ran.out.count(f"numpy: {word}") == 2
 
 
+def test_an_earlier_run_is_read_before_anything_is_timed(tilegen, suite, monkeypatch):
+    monkeypatch.setattr("tilegen.cli.bench.run_cpu", lambda *_: pytest.fail("it timed"))
+    ran = tilegen("bench", suite, "--target", "portable", "--against", "nowhere.json")
+    assert ran.status == 2 and "nowhere.json" in ran.err
+
+
 def test_a_peer_that_is_not_installed_is_named_and_the_others_are_timed(
     tilegen, suite, broken_python, tmp_path
 ):

@@ -292,6 +292,9 @@ def test_classes_take_turns_from_their_defaults_on_the_same_for_the_same_seed():
     "words, message",
     [
         (("gemm",), "tuning needs sizes"),
+        (("attention",), "batch=1,heads=8,kv_heads=8,seq_q=512,seq_k=512"),
+        (("gemm", "--m", "1", "--at", "m=1,n=1,k=1"), "both give sizes"),
+        (("gemm", "--m", "1", "--n", "1"), "the sizes are m, n, k"),
         ((), "nothing to tune"),
         (("gemm", "--at", "m=1"), "the sizes are m, n, k"),
         (("gemm", "--at", "m=1,n=1,k=1", "--budget", "lots"), "neither trials nor minutes"),
@@ -315,7 +318,7 @@ def test_show_prints_geometric_means_and_what_is_stale(tilegen, tmp_path):
     ran = tilegen("tune", "--show")
     assert ran.status == 0
     assert "geometric mean of 2 rows: 1.000 of the default, 0.500 of the best peer" in ran.out
-    assert "1 rows on portable are stale" in ran.out and "--refresh --target portable" in ran.out
+    assert "kernels have changed: 1 row on portable; tilegen tune --refresh" in ran.out
     served = "dtype=f32 on portable, 2 sizes: 2 kernels serve all within 3% of the best kernel"
     assert served in ran.out.replace("\n", " ")
 

@@ -64,6 +64,8 @@ def bench(
         page.write_text(results_page(Path("benchmarks/results")), encoding="utf-8", newline="\n")
         out.print(f"wrote {page}")
         return 0
+    # Read before anything is timed: a run of minutes must not end with a file that is not there.
+    earlier = load(against) if against is not None else None
     if show is not None:
         report = load(show)
     elif suite is None:
@@ -94,8 +96,8 @@ def bench(
 
         draw(report, chart)
         out.print(f"saved {chart}")
-    if against is not None:
-        lines, slower = table.compare(load(against), report)
+    if earlier is not None:
+        lines, slower = table.compare(earlier, report)
         out.print("\n".join(lines))
         return 1 if slower else 0
     return 0

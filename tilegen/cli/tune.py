@@ -143,8 +143,13 @@ def _cases(
     context: typer.Context, kernel: str | None, at: str | None, target: str, groups: list[str]
 ) -> tuple[list[BenchCase], str]:
     if kernel is None:
-        raise UsageError("nothing to tune", "Name an operator with --at, or a suite.")
-    given = opt.given_fields(context, None, None, None, None, None, None)
+        raise UsageError(
+            "nothing to tune", "Name an operator with sizes, or a suite, or --refresh."
+        )
+    given = opt.with_sizes(opt.given_fields(context, None, None, None, None, None, None))
+    if at is not None and "at" in given:
+        raise UsageError(f"--at {at} and --at {given['at']} both give sizes")
+    at = given.pop("at", at)
     only = given.pop("schedule", "")
     if kernel.endswith(".toml"):
         if given or at:
@@ -154,7 +159,8 @@ def _cases(
     case = BenchCase(operator, {**implied, **given}, {})
     problem = case.spec(find_target(target)).problem
     if at is None:
-        sizes = ",".join(f"{s.name}=512" for s in problem.sizes())
+        small = {"batch": 1, "heads": 8, "kv_heads": 8}
+        sizes = ",".join(f"{s.name}={small.get(s.name, 512)}" for s in problem.sizes())
         raise UsageError("tuning needs sizes", f"Give them: --at {sizes}")
     return [BenchCase(operator, {**implied, **given}, parse_sizes(at, problem))], only
 
@@ -183,7 +189,9 @@ def _teller(bar: Progress, case: BenchCase) -> Tell:
 def _print(tuned: Tuned) -> None:
     row = tuned.row
     sizes = " ".join(f"{k}={v}" for k, v in row.sizes.items())
-    out.print(f"{row.problem} {sizes}: {row.schedule}")
+    operator = "" if "formula=" in row.problem else tuned.search.problem.operator
+    words = " ".join(filter(None, [operator, row.problem, sizes]))
+    out.print(f"{words}: {row.schedule}")
     if tuned.kept:
         out.print("  in the table already (--again measures it again)")
         return

@@ -37,7 +37,7 @@ def text(folder: Path) -> str:
             best = _mean(min(r.peers.values()) for r in table.rows if r.peers)
             beside = "" if math.isnan(best) else f", {best:.3f} of the best peer"
             lines.append(
-                f"  geometric mean of {len(table.rows)} rows: {tuned:.3f} of the default{beside}"
+                f"  geometric mean of {_counted(len(table.rows), 'row')}: {tuned:.3f} of the default{beside}"
             )
         lines += _stale(table) + _covers(table.rows)
         lines += [f"  {fault}" for fault in table.faults]
@@ -60,7 +60,7 @@ def _stale(table: Table) -> list[str]:
     for where, stale in count.items():
         if stale:
             lines.append(
-                f"  {stale} rows on {where} are stale, their kernels have changed: "
+                f"  stale, as their kernels have changed: {_counted(stale, 'row')} on {where}; "
                 f"tilegen tune --refresh --target {where}"
             )
     return lines
@@ -102,6 +102,10 @@ def _served(rows: Sequence[Row]) -> str:
         every = next(enough, None)
         text += f"; {every} serve all" if every else f"; more than {MOST} to serve all"
     return text
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _mean(values) -> float:

@@ -90,7 +90,8 @@ class Selector:
         """What is lost, in one line."""
         kernels, worst = self.kernels, tree.worst(self.tree)
         text = (
-            f"{kernels} kernel{'s cover' if kernels > 1 else ' covers'} {len(self.rows)} measured sizes within "
+            f"{kernels} kernel{'s cover' if kernels > 1 else ' covers'} {len(self.rows)} measured "
+            f"size{'s' * (len(self.rows) > 1)} within "
             f"{worst:.1%} of the best kernel at each"
         )
         if worst > self.within:

@@ -18,8 +18,8 @@ from tilegen.tune.confirm import Final, beats
 
 # A kernel of another size that a model thinks this near to the winner is measured too; of the few that are to
 # serve all sizes, any that is not far from it.
-NEAR = 0.08
-FAR = 0.25
+NEAR = 0.05
+FAR = 0.15
 ROUNDS = 5
 
 

@@ -57,49 +57,52 @@ def spaces(cases: Sequence[BenchCase], settings: Settings) -> dict[int, Space]:
     Raises:
         UsageError: a case has no row.
     """
-    threads = settings.rules.threads
-    known: dict[Problem, tuple[list[Row], tuple[str, ...]]] = {}
-    found = {}
+    groups: dict[Problem, list[int]] = {}
     for number, case in enumerate(cases):
-        problem = case.spec(settings.where).problem
+        groups.setdefault(case.spec(settings.where).problem, []).append(number)
+    found = {}
+    for problem, numbers in groups.items():
         path = files.table_path(settings.tables, settings.rules.device, problem.operator)
-        if problem not in known:
-            rows = _rows(path, words.problem_text(problem), settings.where.name, threads)
-            few = cover.smallest(rows, cover.FEW, cover.WITHIN).schedules if rows else ()
-            known[problem] = rows, few
-        (rows, few), sizes = known[problem], sizes_of(problem, case)
-        mine = next((row for row in rows if dict(row.sizes) == sizes), None)
-        if mine is None:
-            raise UsageError(
-                f"{path} has no row for {case.label()}", "Leave --refresh out to search for one."
-            )
-        found[number] = recorded(mine, few, problem, settings.where, settings.budget.trials)
+        rows = _rows(path, words.problem_text(problem), settings)
+        wanted = dict(zip(rows, cross.wanted(list(rows.values()), problem, settings.where)))
+        for number in numbers:
+            key = tuple(sizes_of(problem, cases[number]).items())
+            if key not in rows:
+                raise UsageError(
+                    f"{path} has no row for {cases[number].label()}",
+                    "Leave --refresh out to search for one.",
+                )
+            found[number] = recorded(rows[key], wanted[key], problem, settings)
     return found
 
 
-def _rows(path: Path, problem: str, where: str, threads: int) -> list[Row]:
-    rows = files.read(path).rows
-    return [r for r in rows if (r.problem, r.target, r.threads) == (problem, where, threads)]
+Sizes = tuple[tuple[str, int], ...]
 
 
-def recorded(row: Row, few: Sequence[str], problem: Problem, where: Target, most: int) -> Space:
-    """What is timed again for a row: today's default, the winner, the others from the fastest on, the few.
+def _rows(path: Path, problem: str, settings: Settings) -> dict[Sizes, Row]:
+    wanted = problem, settings.where.name, settings.rules.threads
+    rows = [r for r in files.read(path).rows if (r.problem, r.target, r.threads) == wanted]
+    return {tuple(row.sizes.items()): row for row in rows}
+
+
+def recorded(row: Row, wanted: Sequence[Schedule], problem: Problem, settings: Settings) -> Space:
+    """What is timed again for a row: today's default, the winner, the others from the fastest on, and more.
 
     Args:
         row: what was recorded.
-        few: schedules that serve all rows of the problem.
-        problem, where: what is computed, and the target.
-        most: of the recorded schedules, the default and the few not counted; 0 for all.
+        wanted: what else is worth measuring at its size, as winners of other sizes are.
+        problem: what is computed.
+        settings: of the run; its budget of trials is of recorded schedules that are slower by more than 3 %.
     """
+    where = settings.where
     given: dict[Schedule, None] = {choose.choice(problem, where, row.sizes): None}
     others = sorted(row.speedups, key=lambda s: -row.speedups[s])
-    chosen = list(dict.fromkeys([row.schedule, *others]))[: most or None]
-    near = cross.nearness(row, problem, where)
-    for text in [*chosen, *few]:
-        schedule = _schedule(text, row, problem, where)
-        if schedule is None or not choose.takes(schedule, problem, where, row.sizes):
-            continue
-        if text in chosen or near(schedule) <= cross.FAR:
+    ordered = list(dict.fromkeys([row.schedule, *others]))
+    # Those that lose no more than a dispatcher may are what few kernels are chosen from.
+    close = [s for s in others if row.speedups[s] * (1 + cover.WITHIN) >= row.speedup]
+    chosen = dict.fromkeys([*ordered[: settings.budget.trials or None], *close])
+    for schedule in [*(_schedule(text, row, problem, where) for text in chosen), *wanted]:
+        if schedule is not None and choose.takes(schedule, problem, where, row.sizes):
             given[schedule] = None
     return Space(list(given))
 

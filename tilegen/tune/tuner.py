@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tilegen.bench.peers import peer_names, require_known
@@ -33,6 +31,7 @@ from tilegen.tune.journal import Journal
 from tilegen.tune.row import row_of
 from tilegen.tune.search import Search, Tell
 from tilegen.tune.trial import forget_default, verify
+from tilegen.tune.written import Written
 
 Emit = Callable[[Schedule, Problem, Target, int], Candidate]
 ListSpace = Callable[[Problem, Target, str, Mapping[str, int]], Space]
@@ -45,9 +44,6 @@ CONFIRM_ROUNDS_GPU = 11
 
 # So few kernels of a portfolio need no trials: all go into the confirming run.
 TOGETHER = 12
-
-# Tables are written no more often than this while a search goes on.
-WRITE_SECONDS = 10.0
 
 
 @dataclass
@@ -73,8 +69,7 @@ class Tuner:
 
     def __post_init__(self) -> None:
         self._builds = Builds(self.places, self.settings.rules)
-        self._unwritten: list[Tuned] = []
-        self._written = time.monotonic()
+        self._written = Written(self.settings)
 
     @functools.cached_property
     def _toolchain(self) -> str:
@@ -110,9 +105,10 @@ class Tuner:
                     continue
                 found = [self._finished(f, wait=False) for f in [*found, one]]
             tuned = [self._finished(f) for f in found]
-            self._cross(tuned)
+            if not settings.refresh:
+                self._cross(tuned)
         finally:
-            self._write()
+            self._written.flush()
         return tuned
 
     def tune(self, case: BenchCase, tell: Tell) -> Tuned:
@@ -136,7 +132,7 @@ class Tuner:
             "default": emit(space.schedules[0], 0).digest,
             "device": settings.rules.device,
         }
-        path = files.table_path(settings.tables, settings.rules.device, problem.operator)
+        path = self._written.path(problem.operator)
         journal = Journal(path.parent / ".journal" / f"{path.stem}.jsonl", context)
         return Search(
             case,
@@ -152,15 +148,11 @@ class Tuner:
             tell,
         )
 
-    def _table(self, search: Search) -> Path:
-        operator = search.problem.operator
-        return files.table_path(self.settings.tables, self.settings.rules.device, operator)
-
     def _fresh(self, search: Search) -> Row | None:
         """The row of an earlier run that still holds."""
         if self.settings.again:
             return None
-        table = files.read(self._table(search))
+        table = files.read(self._written.path(search.problem.operator))
         rows = lookup.sort_rows(table, search.problem, self.settings.where).fresh
         for row in rows:
             same = dict(row.sizes) == dict(search.sizes)
@@ -239,20 +231,8 @@ class Tuner:
             notes = [f"{name}: {why}" for name, why in found.failures.items()]
             found = Tuned(row, found.search, final=found.final, notes=notes)
             self.done = [one for one in self.done if one.search is not found.search] + [found]
-            self._unwritten.append(found)
-            if wait or time.monotonic() > self._written + WRITE_SECONDS:
-                self._write()
+            self._written.add(found, now=wait)
         return found
-
-    def _write(self) -> None:
-        """Put finished rows into their tables."""
-        paths = {self._table(one.search): [] for one in self._unwritten}
-        for one in self._unwritten:
-            paths[self._table(one.search)].append(one)
-        for path, tuned in paths.items():
-            table = files.update(path, [one.row for one in tuned])
-            tuned[-1].notes += table.faults
-        self._unwritten, self._written = [], time.monotonic()
 
     @functools.cached_property
     def _machine(self) -> dict[str, str]:
@@ -310,7 +290,5 @@ class Tuner:
             kept = one.row
             one = self._finished(self._final(search, list(dict.fromkeys(again))))
             one.row = cross.merged(kept, one.row)
-        self._unwritten.append(one)
-        if time.monotonic() > self._written + WRITE_SECONDS:
-            self._write()
+        self._written.add(one)
         return one
