@@ -31,6 +31,7 @@
 
 #ifndef TILEGEN_NO_CUDA
 #include "cuda/add_rmsnorm_bf16_v32_l256_sm80.h"
+#include "cuda/attention_backward_bf16_d128_causal_128x64_s3_sm90a.h"
 #include "cuda/attention_backward_bf16_d128_causal_64x32_sm80.h"
 #include "cuda/attention_bf16_d128_128x128_s2_sm90a.h"
 #include "cuda/attention_bf16_d128_causal_lse_128x128_s2_sm90a.h"

@@ -31,6 +31,7 @@ _SCHEDULES = [
     "tilegen.schedules.attention_wgmma:WgmmaAttention",
     "tilegen.schedules.attention_mma:MmaAttention",
     "tilegen.schedules.attention_decode:DecodeAttention",
+    "tilegen.schedules.attention_backward_wgmma:WgmmaAttentionBackward",
     "tilegen.schedules.attention_backward_mma:MmaAttentionBackward",
     "tilegen.schedules.attention_backward_blocked:BlockedAttentionBackward",
     "tilegen.schedules.gemm_wgmma:WgmmaGemm",

@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    4aac712e58f5  (command, templates and emitter)
+// Inputs    3d091b2d04ff  (command, templates and emitter)
 // Body      f52968265a8b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s2 q1
-// Inputs    4c749738118b  (command, templates and emitter)
-// Body      dbdbee6c7350  (everything below this comment)
+// Inputs    4dc1dac6299e  (command, templates and emitter)
+// Body      1aa014167c76  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d256_causal_128x64_s2_q1_sm90a.h"
@@ -267,8 +267,8 @@ __device__ __forceinline__ uint64_t matrix_descriptor(const void *operand, uint3
 }
 
 // s = q k^T over 16 elements of a head, rows of k being keys; `accumulate` 1 adds to s.
-__device__ __forceinline__ void wgmma_scores(float (&s)[kBlockN / 2], uint64_t q,
-                                             uint64_t k, int accumulate) {
+__device__ __forceinline__ void wgmma_scores(float (&s)[kBlockN / 2], uint64_t q, uint64_t k,
+                                             int accumulate) {
   asm volatile(
       "{\n"
       ".reg .pred keep;\n"

@@ -77,6 +77,51 @@ def test_wrong_options_are_refused_in_words(options, error, words):
     assert all(word in text for word in words), text
 
 
+BY_KEY = {"mask": "j <= i and group[b,i] == group_k[b,j]", "operands": "group:i32,group_k:i32"}
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"head_dim": "96"}, ["head_dim 96", "64 and 128", "mma takes others"]),
+        ({"tile": "64x64"}, ["64 keys", "Legal: --tile 128x64"]),
+        ({"tile": "128x128"}, ["128 queries", "Legal: --tile 128x64"]),
+        ({"stages": "4"}, ["4 stages", "bytes of shared memory", "Legal: --stages 3"]),
+        (BY_KEY, ["registers to 276", "240", "mma takes any mask"]),
+    ],
+)
+def test_wgmma_says_in_numbers_what_does_not_fit(options, words):
+    with pytest.raises(IllegalSchedule) as raised:
+        KernelSpec.make("attention_backward", "sm_90a", {"schedule": "wgmma", **options})
+    text = f"{raised.value.message}\n{raised.value.hint}"
+    assert all(word in text for word in words), text
+
+
+@pytest.mark.parametrize(
+    "target, options, schedule",
+    [
+        ("sm_90a", {}, "wgmma"),
+        ("sm_90a", {"head_dim": "64", **BY_KEY}, "wgmma"),
+        ("sm_90a", BY_KEY, "mma"),
+        ("sm_90a", {"head_dim": "96"}, "mma"),
+        ("sm_80", {}, "mma"),
+    ],
+)
+def test_the_default_is_the_fastest_schedule_that_takes_the_problem(target, options, schedule):
+    assert KernelSpec.make("attention_backward", target, options).schedule.name == schedule
+
+
+def test_sums_in_any_order_need_no_turns_but_zeros():
+    kernels = [
+        render(KernelSpec.make("attention_backward", "sm_90a", {"ordered": word}))
+        for word in ("true", "false")
+    ]
+    ordered, free = (kernel.files[kernel.source] for kernel in kernels)
+    assert "turns[" in ordered and "bulk_store(sums" in ordered
+    assert "turns" not in free and "workspace.dq[static_cast" in free
+    assert kernels[0].stem != kernels[1].stem
+
+
 @slow(2)
 @given(st.data())
 def test_c_kernels(data):
@@ -102,9 +147,30 @@ def test_cuda_kernels_in_the_simulator(data):
     options = draw(problems(["f16", "bf16"], [16, 64, 80, 128], [16, 64, 128]))
     options["tile"] = f"{draw(st.sampled_from([32, 64]))}x{draw(st.sampled_from([16, 32]))}"
     target = draw(st.sampled_from(["sm_80", "sm_90a"]))
+    simulates_right(draw, target, {"schedule": "mma", **options}, sizes((64, 43)))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not simulates(), reason="no nvcc or no C++ compiler")
+@slow(4)
+@given(st.data())
+def test_wgmma_kernels_in_the_simulator(data):
+    draw = data.draw
+    options = draw(problems(["f16", "bf16"], [64, 128], [64, 128]))
+    options["ordered"] = draw(st.sampled_from(["true", "false"]))
+    if "group" in options["mask"]:
+        options |= {
+            "head_dim": "64",
+            "value_dim": "64",
+        }  # others have no registers for operands by key
+    simulates_right(draw, "sm_90a", {"schedule": "wgmma", **options}, sizes((128, 64)))
+
+
+def simulates_right(draw, target, options, shapes):
+    """Compile a kernel without spills and simulate a call of it, in some order of events."""
     kernel = render(KernelSpec.make("attention_backward", target, options))
     build.require_no_spill(kernel, kernel.spec.target)
-    chosen = draw(sizes((64, 43)))
+    chosen = draw(shapes)
     order = draw(st.sampled_from(["deterministic", "lazy", "random"]))
     found = simulate_case(kernel, chosen, Options(order=order, seed=1), multiprocessors=2)
     assert found.ok, f"{kernel.command}\n{chosen} {order}\n{found.text()}"

@@ -10,7 +10,6 @@ from tilegen.emit import tensors
 from tilegen.emit.c_expr import helper_texts, includes_for, print_expr, print_statements
 from tilegen.emit.c_expr.wrap import wrap
 from tilegen.emit.filters import comment
-from tilegen.plans.attention_wgmma import WgmmaAttentionPlan
 from tilegen.plans.base import Plan
 from tilegen.problems.attention import Attention
 from tilegen.problems.attention_formulas import INDICES, AttentionFormula
@@ -79,73 +78,6 @@ def context(plan: Plan) -> dict[str, Any]:
         **_batch_names(keys, cuda),
         "reads_row_first": int(any(_reads_row(term) for term in keys.firsts)),
         "score_unit": "1.0f" if problem.score else f"{call}scale",
-        **(_wgmma_names(plan) if isinstance(plan, WgmmaAttentionPlan) else {}),
-    }
-
-
-def _wgmma_names(plan: WgmmaAttentionPlan) -> dict[str, Any]:
-    """The two products as inline assembly: numbers and names of their registers."""
-    in_shared = plan.schedule.query_stages > 0
-    scores = {
-        "left_type": "uint64_t q" if in_shared else "const uint32_t (&q)[4]",
-        "left_text": f"%{plan.block_n // 2}" if in_shared else _fragment(plan.block_n),
-        "left_places": '"l"(q)' if in_shared else _places("q"),
-        "comment": "// s = q k^T over 16 elements of a head, rows of k being keys; `accumulate` 1 adds to s.",
-        "sum": "s",
-        "extent": "kBlockN",
-        "right": "k",
-        "right_number": f"%{plan.block_n // 2 + (1 if in_shared else 4)}",
-        "keep": ", int accumulate",
-        "keep_number": f"%{plan.block_n // 2 + (2 if in_shared else 5)}",
-        "keep_operand": ', "r"(accumulate)',
-        "immediates": "keep, 1, 1, 0, 0" if in_shared else "keep, 1, 1, 0",
-        **_registers("s", plan.block_n),
-    }
-    output = {
-        "comment": "// o += p v over 16 keys, rows of v being keys: v is read transposed.",
-        "sum": "o",
-        "extent": "kValueDim",
-        "left_type": "const uint32_t (&p)[4]",
-        "left_text": _fragment(plan.value_dim),
-        "left_places": _places("p"),
-        "right": "v",
-        "right_number": f"%{plan.value_dim // 2 + 4}",
-        "keep": "",
-        "keep_number": "",
-        "keep_operand": "",
-        "immediates": "1, 1, 1, 1",
-        **_registers("o", plan.value_dim),
-    }
-    return {
-        "score_product": scores,
-        "output_product": output,
-        "queries_in_shared": int(in_shared),
-    }
-
-
-def _fragment(columns: int) -> str:
-    """The four registers of a left side, numbered after the accumulator's."""
-    return "{" + ", ".join(f"%{columns // 2 + i}" for i in range(4)) + "}"
-
-
-def _places(name: str) -> str:
-    return ", ".join(f'"r"({name}[{i}])' for i in range(4))
-
-
-def _registers(name: str, columns: int) -> dict[str, Any]:
-    """Accumulator registers of a product with so many columns, in rows that fit a line."""
-    count = columns // 2
-    numbers = [f"%{i}" for i in range(count)]
-    places = [f'"+f"({name}[{i}])' for i in range(count)]
-
-    def rows(words: list[str], width: int) -> list[str]:
-        lines = [", ".join(words[i : i + width]) for i in range(0, count, width)]
-        return [line + (", " if words is numbers else ",") for line in lines[:-1]] + lines[-1:]
-
-    return {
-        "n": columns,
-        "number_rows": rows(numbers, 16 if count <= 100 else 15),
-        "register_rows": rows(places, 6),
     }
 
 

@@ -34,6 +34,8 @@ _CONTEXTS = {
 
 # plan class: module whose `context(plan)` adds names that only its own templates need.
 _PLAN_CONTEXTS = {
+    "WgmmaAttentionPlan": "tilegen.emit.attention_wgmma",
+    "WgmmaAttentionBackwardPlan": "tilegen.emit.attention_wgmma",
     "WgmmaGemmPlan": "tilegen.emit.gemm_wgmma",
     "WgmmaGatedGemmPlan": "tilegen.emit.gemm_wgmma",
     "WgmmaGroupedGemmPlan": "tilegen.emit.gemm_wgmma_grouped",

@@ -24,6 +24,7 @@ _PLANS = {
     "MmaAttention": "tilegen.plans.attention_mma:MmaAttentionPlan",
     "BlockedAttentionBackward": "tilegen.plans.attention_backward_blocked:BlockedAttentionBackwardPlan",
     "MmaAttentionBackward": "tilegen.plans.attention_backward_mma:MmaAttentionBackwardPlan",
+    "WgmmaAttentionBackward": "tilegen.plans.attention_backward_wgmma:WgmmaAttentionBackwardPlan",
     "DecodeAttention": "tilegen.plans.attention_decode:DecodeAttentionPlan",
     "WgmmaAttention": "tilegen.plans.attention_wgmma:WgmmaAttentionPlan",
     "SimtGemm": "tilegen.plans.gemm_simt:SimtGemmPlan",
