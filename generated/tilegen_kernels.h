@@ -50,7 +50,7 @@
 #include "cuda/gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a.h"
 #include "cuda/gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80.h"
 #include "cuda/gemm_bf16_tn_blas_128x128x32_s4_sm80.h"
-#include "cuda/gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a.h"
+#include "cuda/gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a.h"
 #include "cuda/gemm_bf16_tn_residual_128x128x64_s5_c2_pp_sm90a.h"
 #include "cuda/gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a.h"
 #include "cuda/gemm_bf16_tt_bias_gelu_128x256x32_s3_sm80.h"

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    4723de7fbbe3  (command, templates and emitter)
+// Inputs    1298180abf72  (command, templates and emitter)
 // Body      56567936f41a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s5 c2 pp
-// Inputs    238e8e5d9382  (command, templates and emitter)
+// Inputs    8c73828fac2d  (command, templates and emitter)
 // Body      bcc104af4fd3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

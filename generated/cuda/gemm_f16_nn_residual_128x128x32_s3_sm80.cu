@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    2603963b0786  (command, templates and emitter)
+// Inputs    afc5ef54bb10  (command, templates and emitter)
 // Body      9465eccd3544  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  64x64x64 s3
-// Inputs    4eefe952897a  (command, templates and emitter)
+// Inputs    b68315d44d60  (command, templates and emitter)
 // Body      958f2ca83563  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,7 +4,7 @@
 // Formula   d[m,n] = acc * scale; total[m] = sum(d, n); least[m] = min(d, n) where acc = sum
 //           over k of A[m,k] * B[k,n]
 // Schedule  128x128x32 s3
-// Inputs    840f96dab30b  (command, templates and emitter)
+// Inputs    bdbb39adb42e  (command, templates and emitter)
 // Body      21dad8790f5f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

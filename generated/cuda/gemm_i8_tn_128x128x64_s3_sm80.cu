@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s3
-// Inputs    0dada1981d8c  (command, templates and emitter)
+// Inputs    e57f16988f45  (command, templates and emitter)
 // Body      3236c533482c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s3
-// Inputs    87582293ae54  (command, templates and emitter)
+// Inputs    24ee40292bf3  (command, templates and emitter)
 // Body      1f8975872bfc  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = relu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x16 s3
-// Inputs    137a887503fc  (command, templates and emitter)
+// Inputs    2b84334f3c5f  (command, templates and emitter)
 // Body      562c52ffd914  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

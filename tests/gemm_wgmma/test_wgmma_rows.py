@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.test_simulated import missing
 from tilegen.emit.render import render
 from tilegen.errors import FormulaError, IllegalSchedule
 from tilegen.problems.gemm import Gemm
 from tilegen.problems.grouped_gemm import GroupedGemm
+from tilegen.simulate import Options
 from tilegen.spec import KernelSpec
 from tilegen.values import BF16, F32
+from tilegen.verify.simulated import simulate_case
 
 AMAX = "d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n)"
 
@@ -77,3 +80,18 @@ def test_parts_meet_in_the_workspace():
         text = kernel.files[kernel.source]
         assert f"one for every {columns} columns." in text
         assert "_workspace(" in text and "_rows(" in text
+
+
+def test_a_result_of_16_bits_is_staged_whatever_its_name():
+    for epilogue, staged in ((AMAX, True), ("amax[m] = max(abs(acc), n)", False)):
+        kernel = render(spec("sm_90a", epilogue=epilogue))
+        assert ("tma_store" in kernel.files[kernel.source]) == staged
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing() or "-")
+def test_rows_of_results_that_are_not_staged():
+    options = {"tile": "64x64x64", "split": "2", "stages": "3", "out_dtype": "f32"}
+    kernel = render(spec("sm_90a", **options, epilogue="s[m] = sum(acc, n); l[m] = min(acc, n)"))
+    sizes = {"m": 70, "n": 131, "k": 200}
+    found = simulate_case(kernel, sizes, Options(order="random", seed=1), multiprocessors=2)
+    assert found.ok, found.text()

@@ -22,7 +22,7 @@ class RowText:
     Attributes:
         partial, type, start: the variable of a part, its C type, its value over nothing.
         parts: where the parts wait, [part][m], in the struct of the epilogue.
-        shared, joined: `{partial}[half]`, or `{partial}`, combined with `other`, what another lane has.
+        joined: `{partial}` combined with `other`, what another lane has.
         finished: `{partial}` combined with the part of a row that the kernel of rows reads.
         store: the statement that stores the row's value.
     """
@@ -31,7 +31,6 @@ class RowText:
     type: str
     start: str
     parts: str
-    shared: str
     joined: str
     finished: str
     store: str
@@ -50,6 +49,14 @@ def context(plan: Plan) -> dict[str, Any]:
         "row_places": "".join(f",\n                      {t.partial}" for t in texts),
         "row_assignments": [f"{t.parts} = {_start(i)}" for i, t in enumerate(texts)],
         "row_arguments": [f"{t.partial}[half]" for t in texts],
+        "row_kept": [f"{t.partial}[i / 2][i % 2]" for t in texts],
+        "keep_parameters": [
+            "const Epilogue &e",
+            "const Shape &shape",
+            "const Position &at",
+            "int64_t m",
+            *(f"{t.type} {t.partial}" for t in texts),
+        ],
         "row_type": texts[0].type if texts else "",
         "row_count": len(rows),
     }
@@ -83,7 +90,6 @@ def _text(problem: Gemm, row: RowReduction) -> RowText:
         type=kind.cuda,
         start=literal(start_value(row.op, kind).value, kind),
         parts=parts,
-        shared=combined(f"{row.partial}[half]", "other"),
         joined=combined(row.partial, "other"),
         finished=combined(row.partial, f"e.{parts}[part * rows + m]"),
         store=f"{tensors.element(tensor, 'e.')} = {value};",

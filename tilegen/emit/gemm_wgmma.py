@@ -83,7 +83,9 @@ def _maps(plan: WgmmaGemmPlan, tiled: Tensor | None) -> dict[str, Any]:
         calls.append(call(name, plan.map_element, "Element", what, SPAN_BYTES))
     staged = ("kChunkN", "kStagingRows")
     if plan.tma_c:
-        what = ("c", "n / kPiece * kPiece", "m", "ldc", "stride_c", *staged)
+        made = _tile_output(problem)
+        outer, stride = made.strides[0], made.strides[-1]
+        what = (made.name, "n / kPiece * kPiece", "m", stride, outer, *staged)
         calls.append(call("c", plan.map_output, "Output", what, plan.chunk_bytes))
     if tiled:
         stride, outer = tiled.strides[-1], tiled.strides[0]
@@ -110,23 +112,42 @@ def _values(plan: WgmmaGemmPlan, arrays: list[Tensor]) -> dict[str, Any]:
     # The formula in float32: operands come converted, and the caller rounds the result.
     types = ",".join(f"{name}:{kind}" for name, kind in problem.typed.operands.items())
     wide = dataclasses.replace(problem, out_dtype=F32, operands=types)
+    made = _tile_output(problem)
+    rows = gemm_rows.context(plan)["rows"]
+    names |= {row.partial: row.partial for row in rows}
+    # What has to come after the result is known comes before it is returned.
+    stores = {made.name: f"const float stored = {{value}};" if rows else "return {value};"}
+    stores |= {
+        name: f"{partial} = exists ? {{value}} : {partial};"
+        for name, partial in gemm_rows.partial_stores(problem).items()
+    }
     printed = print_statements(
-        wide.typed, "cuda", names, {"c": "return {value};"}, loaded={t.name: F32 for t in reads}
+        wide.elements, "cuda", names, stores, loaded={t.name: F32 for t in reads}
     )
     parameters = ["const Epilogue &e"] if scalars else []
     parameters += [f"{problem.accumulator.cuda} {name}" for name in sums]
     parameters += [f"float {t.name}_at" for t in reads]
-    place = next(t for t in arrays if t.name == "c")
+    parameters += ["bool exists", *(f"{row.type} &{row.partial}" for row in rows)] if rows else []
     return {
-        "value_helpers": shortened(printed.helper_texts),
-        "value_members": tensors.members(arrays, scalars, True),
+        # A reduction of rows keeps more digits than a 16-bit result.
+        "value_helpers": printed.helper_texts if rows else shortened(printed.helper_texts),
+        "value_members": tensors.members(arrays, scalars, True)
+        + gemm_rows.context(plan)["row_members"],
         "value_parameters": parameters,
-        "value_body": printed.lines,
+        "value_body": [*printed.lines, *(["return stored;"] if rows else [])],
         "value_reads": [_read(plan, t.name, t.dims[0]) for t in reads if len(t.dims) == 1],
         "sum_places": _sum_places(plan),
-        "value_calls": [_call(plan, reads, bool(scalars), half) for half in (0, 1)],
-        "c_place": tensors.element(place, "e.").replace("batch *", "at.batch *"),
+        "value_arguments": [_arguments(plan, reads, bool(scalars), half) for half in (0, 1)],
+        "value_calls": [
+            f"result({', '.join(_arguments(plan, reads, bool(scalars), half))})" for half in (0, 1)
+        ],
+        "c_place": tensors.element(made, "e.").replace("batch *", "at.batch *"),
     }
+
+
+def _tile_output(problem: Gemm) -> Tensor:
+    """The array of the result: of the outputs, the one with columns."""
+    return next(t for t in problem.tensors() if t.is_written and "n" in t.dims)
 
 
 def _barrier_words(plan: WgmmaGemmPlan) -> str:
@@ -158,7 +179,8 @@ def _sum_places(plan: WgmmaGemmPlan) -> list[str]:
     return lines
 
 
-def _call(plan: WgmmaGemmPlan, reads: list[Tensor], scalars: bool, half: int) -> str:
+def _arguments(plan: WgmmaGemmPlan, reads: list[Tensor], scalars: bool, half: int) -> list[str]:
+    """What the formula is given for one of two neighbouring results."""
     along = "m" if plan.swap else "n"
     words = ["e"] if scalars else []
     words.append(f"pair[{half}]")
@@ -169,7 +191,10 @@ def _call(plan: WgmmaGemmPlan, reads: list[Tensor], scalars: bool, half: int) ->
             words.append(f"{tensor.name}_at[{half if tensor.dims[0] == along else 0}]")
         else:
             words.append(f"{tensor.name}_at.{'xy'[half]}")
-    return f"result({', '.join(words)})"
+    if rows := gemm_rows.context(plan)["rows"]:
+        words.append("column + 1 < left" if half else "column < left")
+        words += [f"{row.partial}[mma][j % 2]" for row in rows]
+    return words
 
 
 def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:

@@ -282,7 +282,7 @@ class WgmmaGemmPlan(Plan):
             t
             for t in self.problem.tensors()
             if t.name in (*self.problem.product_arrays, self.tile_operand)
-            or (self.staged and t.is_written)
+            or (self.staged and t.is_written and "n" in t.dims)
         ]
         checks = []
         for t in arrays:

@@ -26,8 +26,6 @@ class WgmmaGroupedGemmPlan(WgmmaGemmPlan):
         "cluster_m",
         "consume_part",
         "gated",
-        "overlaps",
-        "row_part_columns",
         "repacked_extent",
         "rows_of_cluster",
         "tile_m",

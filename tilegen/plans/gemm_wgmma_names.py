@@ -102,10 +102,8 @@ def wgmma_form(problem: Gemm, schedule: WgmmaGemm) -> tuple:
 def store(problem: Gemm, schedule: WgmmaGemm, staged: bool, tiled: str) -> str:
     if schedule.workspace:
         return "parts"
-    if problem.row_reductions:
-        return "rows"
     if not staged:
-        return "direct"
+        return "rows" if problem.row_reductions else "direct"
     if tiled:
         return "inplace16"
     return "swapped16" if schedule.swap else "tma16"

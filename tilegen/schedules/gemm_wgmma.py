@@ -195,10 +195,11 @@ class WgmmaGemm(Schedule):
         tiles = [name for name, dims in operands.items() if "m" in dims and "n" in dims]
         return (
             not (self.workspace and self.split > 1)
-            and not problem.row_reductions
-            and list(outputs) == ["c"]
-            and outputs["c"] in (F16, BF16)
-            and len(typed.statements) == 1
+            and (tile := self.tile_output(problem)) != ""
+            and outputs[tile] in (F16, BF16)
+            and outputs[tile] is problem.out_dtype
+            and (problem.row_reductions or len(typed.statements) == 1)
+            and not (problem.row_reductions and tiles)
             and not indices & {"m", "n", "batch"}
             and all(
                 dims in (("m",), ("n",)) for name, dims in operands.items() if name not in tiles
@@ -207,6 +208,12 @@ class WgmmaGemm(Schedule):
             and self.chunk_n >= 16
             and (not self.swap or self.chunk_n == 64)
         )
+
+    def tile_output(self, problem: Gemm) -> str:
+        """The one output of the tile's shape, beside which there are only reductions of its rows."""
+        names = [n for n, dims in problem.formula.outputs.items() if "m" in dims and "n" in dims]
+        others = set(problem.formula.outputs) - {row.name for row in problem.row_reductions}
+        return names[0] if len(names) == 1 and others == set(names) else ""
 
     def tile_operand(self, problem: Gemm) -> str:
         """The one operand of 16 bits and two dimensions that can wait where the results are staged."""

@@ -3,13 +3,13 @@
 //
 // Formula   d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n) where acc = sum over k of
 //           A[m,k] * B[n,k]
-// Schedule  128x128x64 s7 c2 pp
-// Inputs    9b08afaaf954  (command, templates and emitter)
-// Body      b981b9b2d0b0  (everything below this comment)
+// Schedule  128x128x64 s6 c2 pp
+// Inputs    074a7addb879  (command, templates and emitter)
+// Body      529ae9daa415  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
-#ifndef TILEGEN_GEMM_BF16_TN_E005EF4_128X128X64_S7_C2_PP_SM90A_H
-#define TILEGEN_GEMM_BF16_TN_E005EF4_128X128X64_S7_C2_PP_SM90A_H
+#ifndef TILEGEN_GEMM_BF16_TN_E005EF4_128X128X64_S6_C2_PP_SM90A_H
+#define TILEGEN_GEMM_BF16_TN_E005EF4_128X128X64_S6_C2_PP_SM90A_H
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ extern "C" {
  *   cudaSuccess once the kernel is enqueued, cudaErrorInvalidValue for a call that the function
  *   below refuses, or the error of the launch.
  */
-cudaError_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a(
+cudaError_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a(
     int64_t m, int64_t n, int64_t k,
     const void *a, int64_t lda,
     const void *b, int64_t ldb,
@@ -53,9 +53,9 @@ cudaError_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a(
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
  *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   5 a, b, d: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
-int tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a_supports(
+int tilegen_gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a_supports(
     int64_t m, int64_t n, int64_t k,
     const void *a, int64_t lda,
     const void *b, int64_t ldb,
@@ -64,7 +64,7 @@ int tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a_supports(
     void *amax);
 
 /* Bytes of workspace that the call above needs for these sizes. */
-size_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a_workspace(
+size_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a_workspace(
     int64_t m, int64_t n, int64_t k);
 
 #ifdef __cplusplus

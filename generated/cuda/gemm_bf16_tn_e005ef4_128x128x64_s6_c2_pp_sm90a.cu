@@ -3,12 +3,12 @@
 //
 // Formula   d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n) where acc = sum over k of
 //           A[m,k] * B[n,k]
-// Schedule  128x128x64 s7 c2 pp
-// Inputs    9b08afaaf954  (command, templates and emitter)
-// Body      4608a2a5384e  (everything below this comment)
+// Schedule  128x128x64 s6 c2 pp
+// Inputs    074a7addb879  (command, templates and emitter)
+// Body      f8d318e4780c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
-#include "gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a.h"
+#include "gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a.h"
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -24,7 +24,7 @@
 // One thread of a block is the producer: it has the copy engine load step after step of 64 along K,
 // and nothing else. Two warpgroups are consumers and take tiles in turn: while one multiplies, the
 // other writes the tile that it has finished. wgmma reads both operands from shared memory and
-// keeps the sums in registers. Producer and consumers meet at two barriers for each of the 7 stages
+// keeps the sums in registers. Producer and consumers meet at two barriers for each of the 6 stages
 // of a ring:
 //
 //          wait: stage empty                  wait: stage full          its wgmmas have read it
@@ -32,20 +32,22 @@
 //        ^                                                                 |
 //        +---------------------- arrive: stage empty ----------------------+
 //
-// The producer runs up to 7 steps ahead, through the end of a tile into the next, so that loads go
-// on while a tile is written. A tile is written from the registers, result by result. What a tile
-// has of the reductions of its rows goes to the workspace; a second kernel makes one value of the
-// parts of each row, always in the same order. The kernel may start while the one before it in the
-// stream ends, and waits for its end before it reads or writes what others do.
+// The producer runs up to 6 steps ahead, through the end of a tile into the next, so that loads go
+// on while a tile is written. A tile is written in chunks of 64 rows and 64 columns: through the
+// formula, by stmatrix into a staging buffer, and from there by TMA to memory, which nobody waits
+// for until the buffer is needed again. What a tile has of the reductions of its rows goes to the
+// workspace; a second kernel makes one value of the parts of each row, always in the same order.
+// The kernel may start while the one before it in the stream ends, and waits for its end before it
+// reads or writes what others do.
 //
-// Shared memory: A 7 x 16384, B 7 x 16384, barriers 112 bytes.
-namespace gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a {
+// Shared memory: A 6 x 16384, B 6 x 16384, C 2 x 2 x 8192, bias as floats, barriers 96 bytes.
+namespace gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a {
 
 // Schedule. Every other number in this file follows from these.
 constexpr int kBlockM = 128;   // rows of a tile
 constexpr int kBlockN = 128;   // columns of a tile
 constexpr int kBlockK = 64;    // depth of a step: 128 bytes, the span of the swizzle
-constexpr int kStages = 7;     // steps that shared memory holds
+constexpr int kStages = 6;     // steps that shared memory holds
 constexpr int kConsumers = 2;  // consumer warpgroups
 constexpr int kPart = 128;     // rows of a tile that one of them computes
 constexpr int kCluster = 2;    // blocks of a cluster, one below the other in M
@@ -59,6 +61,12 @@ constexpr int kSums = kBlockN / 2;                    // 64, sums of a wgmma tha
 constexpr int kStageBytes = (kBlockM + kBlockN) * 128;  // 32768
 constexpr int kSlice = kBlockN / kCluster;            // 64, columns of B that a block loads for all
 constexpr uint16_t kAllBlocks = (1 << kCluster) - 1;  // a bit for each block of the cluster
+constexpr int kChunkN = 64;                           // columns of C staged at once
+constexpr int kChunks = kMmas * kBlockN / kChunkN;    // 4, staged one after the other
+constexpr int kStagingRows = 64;                      // rows of C staged at once
+constexpr int kBuffers = 2;                           // staging buffers of a consumer
+constexpr int kPiece = 8;                             // elements of C in 16 bytes
+static_assert(kChunks % kBuffers == 0, "every tile starts with the first buffer");
 
 // Registers of a thread: a block starts with 168, and its 3 warpgroups trade them. The sum of what
 // they settle on, 40 + 2 * 232, must not exceed 3 * 168.
@@ -74,17 +82,21 @@ constexpr int kNextB = 2;
 constexpr int kRowThreads = 64;
 
 // Named barriers; 0 is __syncthreads.
+constexpr int kStagingBarrier = 1;  // and one more for each consumer
 constexpr int kTurnBarrier = 1 + kConsumers;  // and one more
 constexpr int kPair = 256;  // threads at a turn barrier: one warpgroup waits, the other arrives
 
 using Element = __nv_bfloat16;
+using Output = __nv_bfloat16;
 using Sum = float;
 
 struct __align__(1024) SharedStorage {
-  Element a[kStages][kBlockM * kBlockK];  // [kBlockM][kBlockK], 128-byte swizzle
-  Element b[kStages][kBlockN * kBlockK];  // [kBlockN][kBlockK], 128-byte swizzle
-  uint64_t full[kStages];                 // the bytes of the step have arrived
-  uint64_t empty[kStages];                // every consumer has read the step
+  Element a[kStages][kBlockM * kBlockK];                   // [kBlockM][kBlockK], 128-byte swizzle
+  Element b[kStages][kBlockN * kBlockK];                   // [kBlockN][kBlockK], 128-byte swizzle
+  Output c[kConsumers][kBuffers][kStagingRows * kChunkN];  // 128-byte swizzle
+  float bias[kConsumers][kBlockN];                         // of the tile
+  uint64_t full[kStages];                                  // the bytes of the step have arrived
+  uint64_t empty[kStages];                                 // every consumer has read the step
 };
 static_assert(sizeof(SharedStorage) <= 232448, "a block may have 232448 bytes of shared memory");
 extern __shared__ __align__(1024) uint8_t shared_bytes[];
@@ -154,6 +166,11 @@ __device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+// Order this thread's ordinary writes to shared memory before reads by TMA or wgmma.
+__device__ __forceinline__ void fence_proxy_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.release;\n"
@@ -211,6 +228,25 @@ __device__ __forceinline__ void tma_load_multicast(void *destination, const CUte
       "l"(map), "r"(shared_address(barrier)), "r"(inner), "r"(outer), "h"(blocks) : "memory");
 }
 
+// Copy a box from shared memory to a tensor map; what lies outside the tensor is not written.
+__device__ __forceinline__ void tma_store(const CUtensorMap *map, const void *source, int inner,
+                                          int outer) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+      "r"(shared_address(source)), "r"(inner), "r"(outer) : "memory");
+}
+
+// Close the group of this thread's stores since the last commit.
+__device__ __forceinline__ void tma_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Wait until all but the newest `kPending` groups of this thread have read their shared memory.
+template <int kPending>
+__device__ __forceinline__ void tma_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+
 // Order this warpgroup's earlier register accesses before the wgmmas that follow.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -225,6 +261,13 @@ __device__ __forceinline__ void wgmma_commit() {
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// Store four 8 x 8 matrices of 16-bit elements; lane i addresses row i % 8 of matrix i / 8.
+__device__ __forceinline__ void stmatrix_x4(void *row, const uint32_t (&matrices)[4]) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+      "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3]) : "memory");
 }
 
 // Describe an operand in shared memory to wgmma. K is contiguous: a row of 128 bytes holds a step
@@ -369,53 +412,128 @@ struct Epilogue {
 };
 
 // d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n), for one element.
-__device__ __forceinline__ void store_result(
-    const Epilogue &e, int64_t m, int64_t n, float acc,
-    float &amax_row) {
-  const float d_value = gelu(acc + __bfloat162float(e.bias[n]));
-  e.d[m * e.ldd + n] = __float2bfloat16_rn(d_value);
-  amax_row = maximum(amax_row, fabsf(d_value));
+__device__ __forceinline__ float result(float acc, float bias_at, bool exists, float &amax_row) {
+  const float d_value = gelu(acc + bias_at);
+  const float stored = d_value;
+  amax_row = exists ? maximum(amax_row, fabsf(d_value)) : amax_row;
+  return stored;
 }
 
-// Write a consumer's part of a tile from its registers, as far as it exists, and what the tile has
-// of each of its rows.
-__device__ __forceinline__ void store_tile(const Epilogue &e, const Shape &shape,
-                                           const Position &at, const Sum (&sums)[kMmas][kSums]) {
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t *>(&pair);
+}
+
+// Bring what the epilogue reads to shared memory while the tile is multiplied.
+__device__ __forceinline__ void prefetch_operands(SharedStorage &shared, const Epilogue &e,
+                                                  const Shape &shape, const Position &at,
+                                                  int consumer) {
   const int thread = threadIdx.x % 128;
-  const int along = thread / 32 * 16 + thread % 32 / 4, across = thread % 4 * 2;
-#pragma unroll
-  for (int mma = 0; mma < kMmas; ++mma) {
-    // Of two rows: the one at `along`, and 8 below.
-    float amax_row[2] = {-INFINITY, -INFINITY};
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      const int half = i % 4 / 2;
-      const int64_t m = at.m + mma * 64 + along + half * 8;
-      const int64_t n = at.n + across + i / 4 * 8 + i % 2;
-      if (m < shape.m && n < shape.n) {
-        store_result(e, m, n, sums[mma][i], amax_row[half]);
-      }
+  for (int i = thread; i < kBlockN; i += 128) {
+    const bool exists = at.n + i < shape.n;
+    shared.bias[consumer][i] = exists ? static_cast<float>(e.bias[at.n + i]) : 0.0f;
+  }
+}
+
+// Store a staged chunk. The copy engine writes pieces of 16 bytes; where N ends inside a piece, its
+// elements are written by threads, a row each.
+__device__ __forceinline__ void store_chunk(const CUtensorMap *map_c, const Epilogue &e,
+                                            const Shape &shape, const Position &at,
+                                            const Output *staging) {
+  const int thread = threadIdx.x % 128;
+  const int whole = static_cast<int>(shape.n / kPiece * kPiece - at.n);
+  if (thread == 0) {
+    if (whole > 0) {
+      tma_store(map_c, staging, at.n, at.m);
     }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int64_t m = at.m + mma * 64 + along + half * 8;
-      const int64_t part = at.n / kBlockN * shape.m + m;
-      // Four neighbouring lanes share a row.
-#pragma unroll
-      for (int lanes = 1; lanes < 4; lanes *= 2) {
-        const float other = __shfl_xor_sync(0xffffffff, amax_row[half], lanes);
-        amax_row[half] = maximum(amax_row[half], other);
-      }
-      if (thread % 4 == 0 && m < shape.m) {
-        e.amax_parts[part] = amax_row[half];
-      }
+    tma_commit();
+  }
+  const bool ends = whole >= 0 && whole < kChunkN;
+  for (int row = thread; ends && row < kStagingRows; row += 128) {
+    const int64_t m = at.m + row;
+    const int piece = whole / kPiece ^ (row & 7);
+    for (int64_t n = at.n + whole; m < shape.m && n < shape.n; ++n) {
+      const Output value = staging[row * kChunkN + piece * kPiece + n % kPiece];
+      e.d[m * e.ldd + n] = value;
     }
+  }
+}
+
+// Combine what four neighbouring lanes have of row m, and keep it for the kernel of rows.
+__device__ __forceinline__ void keep_rows(const Epilogue &e, const Shape &shape, const Position &at,
+                                          int64_t m, float amax_row) {
+#pragma unroll
+  for (int lanes = 1; lanes < 4; lanes *= 2) {
+    const float other = __shfl_xor_sync(0xffffffff, amax_row, lanes);
+    amax_row = maximum(amax_row, other);
+  }
+  if (threadIdx.x % 4 == 0 && m < shape.m) {
+    const int64_t part = at.n / kBlockN * shape.m + m;
+    e.amax_parts[part] = amax_row;
+  }
+}
+
+// Write a consumer's part of a tile, 64 rows and kChunkN columns at a time: registers, staging
+// buffer, memory. With several buffers a store may be on its way while the next chunk is staged.
+__device__ __forceinline__ void store_tile(SharedStorage &shared, const CUtensorMap *map_c,
+                                           const Epilogue &e, const Shape &shape,
+                                           const Position &at, int consumer,
+                                           const Sum (&sums)[kMmas][kSums]) {
+  const int thread = threadIdx.x % 128;
+  // For stmatrix: the row of 64 that this lane addresses, and which 8 columns of 16.
+  const int row = thread / 32 * 16 + thread % 16, half = thread % 32 / 16;
+  // Where this thread's sums begin.
+  const int sum_column = thread % 4 * 2;
+  // Columns from this tile's first one on; and what this thread has of the reductions of its rows,
+  // two for each wgmma, one 8 below the other.
+  const int64_t left = shape.n - at.n;
+  float amax_row[kMmas][2];
+#pragma unroll
+  for (int i = 0; i < 2 * kMmas; ++i) {
+    amax_row[i / 2][i % 2] = -INFINITY;
+  }
+#pragma unroll
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    const int mma = chunk / (kBlockN / kChunkN), first = chunk % (kBlockN / kChunkN) * kChunkN;
+    Output *staging = shared.c[consumer][chunk % kBuffers];
+    // The store that used this buffer last has read it: the thread that issued it knows, and tells
+    // its warpgroup by the barrier.
+    if (thread == 0) {
+      tma_wait_read<kBuffers - 1>();
+    }
+    named_barrier_sync(kStagingBarrier + consumer, 128);
+#pragma unroll
+    for (int i = 0; i < kChunkN / 16; ++i) {
+      uint32_t packed[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        // Square j of 8 x 8 in these 16 columns: j % 2 below, j / 2 to the right.
+        const Sum *pair = &sums[mma][first / 2 + i * 8 + j * 2];
+        const int column = first + i * 16 + j / 2 * 8 + thread % 4 * 2;
+        const float *bias_at = &shared.bias[consumer][first + i * 16 + sum_column + j / 2 * 8];
+        const float low = result(pair[0], bias_at[0], column < left, amax_row[mma][j % 2]);
+        const float high = result(pair[1], bias_at[1], column + 1 < left, amax_row[mma][j % 2]);
+        packed[j] = pack(low, high);
+      }
+      stmatrix_x4(staging + row * kChunkN + ((i * 2 + half) ^ (row & 7)) * 8, packed);
+    }
+    // The copy engine sees what this warpgroup staged: each thread fences its own writes, and the
+    // barrier collects them.
+    fence_proxy_async();
+    named_barrier_sync(kStagingBarrier + consumer, 128);
+    const Position chunk_at = {at.m + mma * 64, at.n + first};
+    store_chunk(map_c, e, shape, chunk_at, staging);
+  }
+#pragma unroll
+  for (int i = 0; i < 2 * kMmas; ++i) {
+    const int64_t m = at.m + i / 2 * 64 + thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8;
+    keep_rows(e, shape, at, m, amax_row[i / 2][i % 2]);
   }
 }
 
 // Make one value of the parts of each row, always in the same order: a thread a row.
 extern "C" __global__ void __launch_bounds__(kRowThreads)
-    tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a_rows(
+    tilegen_gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a_rows(
         int64_t rows, int64_t parts_n, const Epilogue e) {
   // The parts are complete; the next kernel may start.
   asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
@@ -433,8 +551,8 @@ extern "C" __global__ void __launch_bounds__(kRowThreads)
 
 // Consumers: the two warpgroups take tiles in turn. The one whose turn it is multiplies; the other
 // writes its tile meanwhile. A consumer skips the steps of the tiles that are not its own.
-__device__ __forceinline__ void consume(SharedStorage &shared, const Epilogue &e,
-                                        const Shape &shape, int consumer) {
+__device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap *map_c,
+                                        const Epilogue &e, const Shape &shape, int consumer) {
   const int my_turn = kTurnBarrier + consumer, other_turn = kTurnBarrier + 1 - consumer;
   Ring ring = {0, 0};
   ring.skip(consumer * shape.steps);
@@ -446,19 +564,24 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const Epilogue &e
   for (int tile = blockIdx.x / kCluster + consumer * stride; tile < shape.tiles;
        tile += 2 * stride) {
     const Position at = tile_position(shape, tile);
+    prefetch_operands(shared, e, shape, at, consumer);
     Sum sums[kMmas][kSums];
     // The other warpgroup has issued its last wgmma.
     named_barrier_sync(my_turn, kPair);
     multiply(shared, ring, shape.steps, 0, other_turn, sums);
     ring.skip(shape.steps);
-    store_tile(e, shape, at, sums);
+    store_tile(shared, map_c, e, shape, at, consumer, sums);
+  }
+  // The last stores still read shared memory, which ends with the block.
+  if (threadIdx.x % 128 == 0) {
+    tma_wait_read<0>();
   }
 }
 
 extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
-    tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a_tiles(
+    tilegen_gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a_tiles(
         const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
-        const Shape shape, const Epilogue e) {
+        const __grid_constant__ CUtensorMap map_c, const Shape shape, const Epilogue e) {
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
   if (threadIdx.x == 0) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map_a) : "memory");
@@ -486,13 +609,13 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kConsumerRegisters));
-    consume(shared, e, shape, warpgroup - 1);
+    consume(shared, &map_c, e, shape, warpgroup - 1);
   }
   // No block leaves while another may still arrive at its barriers or write to its memory.
   cluster_sync();
 }
 
-}  // namespace gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a
+}  // namespace gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a
 
 #ifndef TILEGEN_DEVICE_ONLY
 
@@ -528,7 +651,7 @@ static int parts(int64_t size, int64_t part) {
   return static_cast<int>((size + part - 1) / part);
 }
 
-extern "C" int tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a_supports(
+extern "C" int tilegen_gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a_supports(
     int64_t m, int64_t n, int64_t k,
     const void *a, int64_t lda,
     const void *b, int64_t ldb,
@@ -550,7 +673,8 @@ extern "C" int tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a_supports(
     return 4;
   }
   if (reinterpret_cast<uintptr_t>(a) % 16 != 0 || (m > 1 && lda % 8 != 0) ||
-      reinterpret_cast<uintptr_t>(b) % 16 != 0 || (n > 1 && ldb % 8 != 0)) {
+      reinterpret_cast<uintptr_t>(b) % 16 != 0 || (n > 1 && ldb % 8 != 0) ||
+      reinterpret_cast<uintptr_t>(d) % 16 != 0 || (m > 1 && ldd % 8 != 0)) {
     return 5;
   }
   return 0;
@@ -565,13 +689,13 @@ static size_t row_parts_bytes(int64_t m, int64_t n) {
   return static_cast<size_t>(1 * m * row_parts_count(n)) * sizeof(float);
 }
 
-extern "C" size_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a_workspace(
+extern "C" size_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a_workspace(
     int64_t m, int64_t n, int64_t k) {
   static_cast<void>(k);
   return row_parts_bytes(m, n);
 }
 
-extern "C" cudaError_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a(
+extern "C" cudaError_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a(
     int64_t m, int64_t n, int64_t k,
     const void *a, int64_t lda,
     const void *b, int64_t ldb,
@@ -580,7 +704,7 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a(
     void *amax,
     void *workspace, size_t workspace_bytes,
     cudaStream_t stream) {
-  const int refusal = tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a_supports(
+  const int refusal = tilegen_gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a_supports(
       m, n, k, a, lda, b, ldb, bias, d, ldd, amax);
   if (refusal != 0) {
     return cudaErrorInvalidValue;
@@ -589,7 +713,7 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a(
   if (m == 0) {
     return cudaSuccess;
   }
-  using namespace gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a;
+  using namespace gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a;
   const int64_t parts_n = row_parts_count(n);
   const size_t parts_bytes = row_parts_bytes(m, n);
   if (workspace_bytes < parts_bytes || (parts_bytes > 0 && workspace == nullptr)) {
@@ -597,12 +721,13 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a(
   }
   float *row_parts = static_cast<float *>(workspace);
 
-  const auto kernel = tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a_tiles;
-  CUtensorMap map_a = {}, map_b = {};
+  const auto kernel = tilegen_gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a_tiles;
+  CUtensorMap map_a = {}, map_b = {}, map_c = {};
   int device = 0, processors = 0;
   const cudaError_t errors[] = {
       encode_map(&map_a, a, k, m, lda, kBlockK, kBlockM),
       encode_map(&map_b, b, k, n, ldb, kBlockK, kSlice),
+      encode_map(&map_c, d, n / kPiece * kPiece, m, ldd, kChunkN, kStagingRows),
       cudaGetDevice(&device),
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -629,7 +754,8 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a(
   const dim3 grid(static_cast<unsigned>(clusters * kCluster)), block(kThreads);
   cudaLaunchConfig_t config = {grid, block, sizeof(SharedStorage), stream, &overlap, 1};
   if (tiles > 0) {
-    const cudaError_t launched = cudaLaunchKernelEx(&config, kernel, map_a, map_b, shape, epilogue);
+    const cudaError_t launched = cudaLaunchKernelEx(&config, kernel, map_a, map_b, map_c, shape,
+                                                    epilogue);
     if (launched != cudaSuccess) {
       return launched;
     }
@@ -637,7 +763,7 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a(
   config.gridDim = dim3(static_cast<unsigned>((m + kRowThreads - 1) / kRowThreads));
   config.blockDim = dim3(kRowThreads);
   config.dynamicSmemBytes = 0;
-  const auto finish = tilegen_gemm_bf16_tn_e005ef4_128x128x64_s7_c2_pp_sm90a_rows;
+  const auto finish = tilegen_gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a_rows;
   return cudaLaunchKernelEx(&config, finish, m, parts_n, epilogue);
 }
 
