@@ -63,8 +63,13 @@ def test_a_stale_row_is_timed_again_without_a_search_and_without_what_is_wrong_n
 def test_what_has_no_row_cannot_be_timed_again(settings, stale):  # noqa: F811
     settings = dataclasses.replace(settings, refresh=True)
     other = dataclasses.replace(CASE, sizes={"m": 5, "n": 24, "k": 24})
-    with pytest.raises(UsageError, match="has no row for gemm f32 tt 5x24x24"):
-        Tuner(settings, local(2)).run([other], QUIET)
+    for case in (
+        other,
+        dataclasses.replace(CASE, operator="softmax", options={}, sizes={"m": 5, "n": 5}),
+    ):
+        one = Tuner(settings, local(1))
+        assert one.run([case], QUIET) == []
+        assert one.failed == [(case, "it has no row; leave --refresh out to search for one")]
     with pytest.raises(UsageError, match="has no row for x86-64-v3 with 2 threads"):
         refresh.cases(settings.tables, "test-cpu", target("x86-64-v3"), 2)
     with pytest.raises(UsageError, match="no tables for 'tset-cpu' .did you mean 'test-cpu'"):

@@ -52,11 +52,7 @@ def cases(tables: Path, device: str, where: Target, threads: int) -> list[BenchC
 
 
 def spaces(cases: Sequence[BenchCase], settings: Settings) -> dict[int, Space]:
-    """What is timed again for each case, by its place.
-
-    Raises:
-        UsageError: a case has no row.
-    """
+    """What is timed again for each case that has a row, by its place."""
     groups: dict[Problem, list[int]] = {}
     for number, case in enumerate(cases):
         groups.setdefault(case.spec(settings.where).problem, []).append(number)
@@ -64,15 +60,13 @@ def spaces(cases: Sequence[BenchCase], settings: Settings) -> dict[int, Space]:
     for problem, numbers in groups.items():
         path = files.table_path(settings.tables, settings.rules.device, problem.operator)
         rows = _rows(path, words.problem_text(problem), settings)
+        if not rows:
+            continue
         wanted = dict(zip(rows, cross.wanted(list(rows.values()), problem, settings.where)))
         for number in numbers:
             key = tuple(sizes_of(problem, cases[number]).items())
-            if key not in rows:
-                raise UsageError(
-                    f"{path} has no row for {cases[number].label()}",
-                    "Leave --refresh out to search for one.",
-                )
-            found[number] = recorded(rows[key], wanted[key], problem, settings)
+            if key in rows:
+                found[number] = recorded(rows[key], wanted[key], problem, settings)
     return found
 
 

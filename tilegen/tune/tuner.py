@@ -89,7 +89,12 @@ class Tuner:
         require_known(self.settings.where.backend, self.settings.peers or ())
         settings = self.settings
         shared = (refresh.spaces if settings.refresh else portfolio.spaces)(cases, settings)
-        searches = [self._search(case, tell(case), shared.get(n)) for n, case in enumerate(cases)]
+        searches = []
+        for number, case in enumerate(cases):
+            if settings.refresh and number not in shared:
+                self.failed.append((case, "it has no row; leave --refresh out to search for one"))
+            else:
+                searches.append(self._search(case, tell(case), shared.get(number)))
         kept = [self._fresh(search) for search in searches]
         for search, row in zip(searches, kept):
             if row is None:
