@@ -24,6 +24,7 @@ from tilegen.tune.executors import places
 from tilegen.tune.refresh import cases as recorded_cases
 from tilegen.tune.report import report as measured
 from tilegen.tune.search import Budget, Tell
+from tilegen.tune.strategy import require as require_strategy
 from tilegen.tune.trial import Rules
 from tilegen.tune.cases import Settings, Tuned
 from tilegen.tune.tuner import Tuner
@@ -58,6 +59,13 @@ def tune(
             help="Kernels to try over all sizes of a problem; default: each size's own.",
         ),
     ] = 0,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            "--strategy",
+            help="What is tried next where no model ranks the space: neighbours of the best, or optuna's choice.",
+        ),
+    ] = "neighbours",
     seed: Annotated[int, typer.Option("--seed", help="Of the random sample.")] = 0,
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Compilers at once.")] = 0,
     timeout: Annotated[
@@ -107,13 +115,15 @@ def tune(
     wanted = None if peers is None else [p for p in peers.split(",") if p and p != "none"]
     require_known(where.backend, wanted or ())
     limit = _budget(budget)
+    require_strategy(strategy)
     where_run = places(scheduler, jobs, where.backend == "cuda")
     key = where_run.timers.submit(device.device_key, where).result()
     on_cpu = where.backend == "c_openmp"
     # Rounds on a GPU are alike within a tenth of a per cent.
     rounds, seconds = (4, 0.04) if on_cpu else (3, 0.002)
     rules = Rules(key, threads if on_cpu else 0, rounds, seconds, timeout)
-    settings = Settings(where, tables, limit, rules, wanted, seed, only, again, portfolio, refresh)
+    known = dict(again=again, portfolio=portfolio, refresh=refresh, strategy=strategy)
+    settings = Settings(where, tables, limit, rules, wanted, seed, only, **known)
     if every:
         cases = recorded_cases(tables, key, where, rules.threads)
     # A stop from outside ends a search as Ctrl-C does, with its workers.

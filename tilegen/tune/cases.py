@@ -32,6 +32,7 @@ class Settings:
         again: tune cases that have a fresh row already.
         portfolio: kernels that are tried over all sizes of a problem; 0 for each size's own.
         refresh: time what the rows recorded again, and search nothing.
+        strategy: what a search tries next where no model ranks its space.
     """
 
     where: Target
@@ -44,6 +45,7 @@ class Settings:
     again: bool = False
     portfolio: int = 0
     refresh: bool = False
+    strategy: str = "neighbours"
 
 
 @dataclass

@@ -11,8 +11,9 @@ from tilegen.bench.suites import BenchCase
 from tilegen.errors import CheckFailed, TilegenError
 from tilegen.problems.base import Problem
 from tilegen.schedules.base import Schedule
+from tilegen.tune import strategy
 from tilegen.tune.builds import Builds
-from tilegen.tune.candidates import Candidate, neighbours, order
+from tilegen.tune.candidates import Candidate, order
 from tilegen.tune.executors import Places
 from tilegen.tune.journal import Journal
 from tilegen.tune.trial import Job, Outcome, Rules, measure
@@ -66,6 +67,7 @@ class Search:
         schedules: the space; the first is the default.
         ranked: whether the space is in the order of a model's estimates, best first.
         tell: called after each trial.
+        strategy: what proposes candidates where no model ranks the space: one of STRATEGIES.
         outcomes: results by candidate.
         right: candidates that were built and verified without a trial.
     """
@@ -81,6 +83,7 @@ class Search:
     schedules: Sequence[Schedule]
     ranked: bool = False
     tell: Tell = lambda _: None
+    strategy: str = "neighbours"
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     right: set[int] = field(default_factory=set)
     _candidates: dict[int, Candidate] = field(default_factory=dict)
@@ -91,7 +94,7 @@ class Search:
         """Try candidates until the budget is spent.
 
         All of them where the budget allows; the first ones where a model ranks them; else half of it on the
-        first of `turns`, the rest on the neighbours of the best, then on further ones in turn.
+        first of `turns`, the rest on what the strategy proposes.
 
         Raises:
             CheckFailed: the default itself does not compile or is wrong: nothing can be compared.
@@ -104,11 +107,12 @@ class Search:
         self._require_default()
         self._try(self.planned(budget, seed))
         turns = self.turns(seed)
+        propose = strategy.by_neighbours(self.schedules, turns)
+        if self.strategy == "optuna" and trials < size:
+            propose = strategy.by_optuna(self.schedules, turns, seed)
         while len(self.outcomes) < trials and not self._spent():
-            best = self.best()
-            near = neighbours(self.schedules, self.schedules[best]) if best is not None else []
-            fresh = [p for p in [*near, *turns] if p not in self.outcomes]
-            self._try(fresh[: min(4, trials - len(self.outcomes))])
+            tried = {place: outcome.speedup for place, outcome in self.outcomes.items()}
+            self._try(propose(tried, min(4, trials - len(self.outcomes))))
 
     def turns(self, seed: int) -> list[int]:
         """The order of trials: the model's, or the classes in turn, each its default and then at random."""

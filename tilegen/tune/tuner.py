@@ -151,6 +151,7 @@ class Tuner:
             space.schedules,
             space.ranked,
             tell,
+            settings.strategy,
         )
 
     def _fresh(self, search: Search) -> Row | None:
