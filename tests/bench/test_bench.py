@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 
+import numpy as np
 import pytest
 
 from tilegen.bench import cpu
@@ -17,7 +18,9 @@ from tilegen.bench.samples import load, verdict
 from tilegen.bench.suites import BenchCase, read_suite
 from tilegen.errors import UsageError
 from tilegen.problems.formula import FormulaProblem
+from tilegen.problems.gated_gemm import GatedGemm
 from tilegen.problems.gemm import Gemm
+from tilegen.problems.grouped_gemm import GroupedGemm
 from tilegen.targets import target
 
 SUITE = """\
@@ -174,6 +177,29 @@ def test_peers_are_found_without_importing_their_libraries(monkeypatch):
     assert not expressible(Gemm(epilogue="gelu(acc) * 2"))
 
 
+def test_fused_products_have_fused_peers():
+    def known(problem) -> set[str]:
+        return set(peer_names("cuda", problem))
+
+    assert known(Gemm("bf16", epilogue="bias_gelu")) == {
+        *("torch", "cublaslt", "triton", "torch.compile")
+    }
+    assert known(Gemm("bf16", epilogue="bias_silu")) == {"torch", "torch.compile"}
+    assert known(GatedGemm("bf16")) == {"torch", "torch_gated", "torch.compile"}
+    assert known(GroupedGemm("bf16")) == {"torch"}
+
+
+def test_what_says_where_others_end_is_not_drawn_at_random():
+    sizes = {"groups": 9, "m": 100_000, "n": 8, "k": 16}
+    problem = GroupedGemm("bf16")
+    for made in (
+        problem.places(sizes, np.random.default_rng(3)),
+        problem.draw(sizes, np.random.default_rng(4)),
+    ):
+        ends = made["ends"]
+        assert (np.diff(ends) >= 0).all() and ends[0] >= 0 and ends[-1] == sizes["m"]
+
+
 def test_a_worker_that_hangs_is_killed_with_all_it_started(tmp_path):
     worker = Worker("numpy", ["numpy", "1"], cpu.environment(1))
     os.kill(worker._process.pid, signal.SIGSTOP)
@@ -240,8 +266,6 @@ def test_a_suite_combines_lists_and_names_the_broken_case(tmp_path):
 
 
 def test_large_inputs_repeat_a_block_and_integers_are_drawn_whole():
-    import numpy as np
-
     from tilegen.bench.worker import DRAWN_ELEMENTS, timing_inputs
 
     rng = np.random.default_rng(0)

@@ -23,8 +23,10 @@ def device_tensors(
     scalars = problem.draw_scalars(rng)
     sets = []
     for _ in range(count):
-        made = {}
+        made = {n: torch.from_numpy(v).cuda() for n, v in problem.places(sizes, rng).items()}
         for t in problem.tensors():
+            if t.name in made:
+                continue
             shape = t.shape(sizes)
             kind = tensor(np.zeros(1, t.dtype.numpy)).dtype
             if t.is_read and t.dtype.is_float:

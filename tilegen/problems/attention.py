@@ -323,15 +323,16 @@ class Attention(Problem):
         rows = np.arange(seq_q, dtype=np.int64) + 1 + (seq_k - seq_q if self.shifted else 0)
         return int(np.clip(rows, 0, seq_k).sum())
 
-    def draw(self, sizes: Sizes, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Random inputs; integers of the batch are numbers of keys, rising ones rise, a table names any pages."""
-        drawn = super().draw(sizes, rng)
+    def places(self, sizes: Sizes, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Integers of the batch are numbers of keys, rising ones rise, a table names any pages."""
+        drawn = {}
+        tensors = {t.name: t for t in self.tensors()}
         for tensor in (t for f in self.formulas for t in f.tensors()):
             if tensor.dims == ("batch",) and not tensor.dtype.is_float:
                 counts = rng.integers(0, self.keys(sizes) + 1, sizes["batch"])
                 drawn[tensor.name] = counts.astype(tensor.dtype.numpy)
         for name in filter(None, self.rising.split(",")):
-            kind, shape = drawn[name].dtype, drawn[name].shape
+            shape, kind = tensors[name].shape(sizes), tensors[name].dtype.numpy
             drawn[name] = np.sort(rng.integers(0, self.keys(sizes) + 1, shape), axis=-1).astype(
                 kind
             )

@@ -159,7 +159,11 @@ class Problem(ABC):
         for tensor in self.tensors():
             if tensor.is_read:
                 arrays[tensor.name] = random_array(tensor.dtype, tensor.shape(sizes), rng)
-        return arrays
+        return arrays | self.places(sizes, rng)
+
+    def places(self, sizes: Sizes, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Inputs that say where others lie or end, such as the ends of groups: not any integers will do."""
+        return {}
 
     def draw_scalars(self, rng: np.random.Generator) -> dict[str, float]:
         """Random values of the run-time scalars, away from 0."""

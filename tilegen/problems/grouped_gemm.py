@@ -120,13 +120,12 @@ class GroupedGemm(Problem):
     def flops(self, sizes: Sizes) -> int:
         return self.one.flops(sizes)
 
-    def draw(self, sizes: Sizes, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """As every problem's; rows are cut into groups anywhere, so that some may be empty."""
-        arrays = super().draw(sizes, rng)
-        if sizes["groups"]:
-            cuts = np.sort(rng.integers(0, sizes["m"] + 1, sizes["groups"] - 1))
-            arrays["ends"] = np.append(cuts, sizes["m"]).astype(np.int32)
-        return arrays
+    def places(self, sizes: Sizes, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """The ends of groups: rows are cut anywhere, so that some groups may be empty."""
+        if not sizes["groups"]:
+            return {}
+        cuts = np.sort(rng.integers(0, sizes["m"] + 1, sizes["groups"] - 1))
+        return {"ends": np.append(cuts, sizes["m"]).astype(np.int32)}
 
     def reference(
         self, sizes: Sizes, arrays: Arrays, scalars: Mapping[str, float]

@@ -15,6 +15,7 @@ from tilegen.formula.nodes import Binary, Cast, Operand
 from tilegen.problems.base import Problem
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.gemm import Gemm
+from tilegen.problems.grouped_gemm import GroupedGemm
 from tilegen.targets import CudaTarget
 from tilegen.toolchain.build import LIBRARY, run_compiler
 from tilegen.toolchain.cache import cached, digest
@@ -104,7 +105,7 @@ class TorchCompile(TorchEager):
     """The same expression through torch.compile."""
 
     def knows(self, problem: Problem) -> bool:
-        plain = isinstance(problem, Gemm) and problem.epilogue == "none"
+        plain = isinstance(problem, (Gemm, GroupedGemm)) and problem.epilogue == "none"
         return super().knows(problem) and not plain
 
     def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:

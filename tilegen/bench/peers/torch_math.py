@@ -7,7 +7,10 @@ from typing import Any
 
 from tilegen.problems.base import Problem
 from tilegen.problems.formula import FormulaProblem
+from tilegen.problems.gated_gemm import SWIGLU, GatedGemm
 from tilegen.problems.gemm import Gemm
+from tilegen.problems.grouped_gemm import GroupedGemm
+from tilegen.values import BF16
 
 Function = Callable[[dict[str, Any], dict[str, float]], Any]
 
@@ -18,6 +21,10 @@ def expressible(problem: Problem) -> bool:
         if problem.storage is not problem.dtype or problem.out_dtype is not problem.dtype:
             return False
         return problem.epilogue in _GEMM and not (problem.batched and "bias" in problem.epilogue)
+    if isinstance(problem, GatedGemm):
+        return problem.epilogue == SWIGLU and problem.out_dtype is problem.dtype
+    if isinstance(problem, GroupedGemm):
+        return problem.epilogue == "none" and problem.dtype is BF16 is problem.out_dtype
     return isinstance(problem, FormulaProblem) and problem.formula in _NAMED
 
 
@@ -25,6 +32,10 @@ def expression(problem: Problem) -> Function:
     """A function of tensors and scalars that computes an expressible problem with PyTorch."""
     if isinstance(problem, Gemm):
         return _gemm(problem)
+    if isinstance(problem, GatedGemm):
+        return _gated(problem)
+    if isinstance(problem, GroupedGemm):
+        return _grouped(problem)
     return _NAMED[problem.formula]
 
 
@@ -39,6 +50,21 @@ def _gemm(problem: Gemm) -> Function:
     return call
 
 
+def _gated(problem: GatedGemm) -> Function:
+    product = _gemm(Gemm(problem.dtype, problem.out_dtype, problem.layout))
+    return lambda t, s: _nn().silu(product({**t, "b": t["b_gate"]}, s)) * product(t, s)
+
+
+def _grouped(problem: GroupedGemm) -> Function:
+    def call(t: dict[str, Any], s: dict[str, float]) -> Any:
+        import torch
+
+        b = t["b"].transpose(-1, -2) if problem.layout.b == "n" else t["b"]
+        return torch._grouped_mm(t["a"], b, offs=t["ends"])
+
+    return call
+
+
 def _nn() -> Any:
     import torch.nn.functional
 
@@ -49,6 +75,10 @@ def _linear(a: Any, b: Any, t: dict[str, Any]) -> Any:
     return _nn().linear(a, b.transpose(-1, -2), t["bias"])
 
 
+def _with_largest(d: Any) -> Any:
+    return d, d.abs().amax(-1).float()
+
+
 _GEMM: dict[str, Callable[[Any, Any, dict[str, Any]], Any]] = {
     "none": lambda a, b, t: a @ b,
     "bias": _linear,
@@ -57,6 +87,9 @@ _GEMM: dict[str, Callable[[Any, Any, dict[str, Any]], Any]] = {
     "bias_gelu": lambda a, b, t: _nn().gelu(_linear(a, b, t)),
     "bias_silu": lambda a, b, t: _nn().silu(_linear(a, b, t)),
     "residual": lambda a, b, t: a @ b + t["residual"],
+    "d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n)": lambda a, b, t: _with_largest(
+        _nn().gelu(_linear(a, b, t))
+    ),
 }
 
 
