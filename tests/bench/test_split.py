@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilegen.bench.samples import load
+from tilegen.bench.samples import Report, Row, load
 from tilegen.bench.split import splits
+from tilegen.bench.table import wins
 from tilegen.bench.worker import host_arrays, split_calls
 from tilegen.errors import UsageError
 from tilegen.problems.base import Problem
@@ -94,3 +95,19 @@ def test_bench_split_prints_ratios_and_what_the_splits_are(tilegen, tmp_path):
     assert "split 1: e[m,n] = exp(x[m,n] - max(x[m,n], n)) | y[m,n] =" in ran.out
     (row,) = load(tmp_path / "a.json").rows
     assert list(row.ratios) == ["split 1"] and not row.errors
+    assert "softmax: " in ran.out and " at 8x64 (" in ran.out
+
+
+def test_who_wins_is_said_by_size_and_not_within_noise():
+    def row(m: int, fused: list[float], name: str = "split 1") -> Row:
+        made = Row(f"softmax bf16 {m}x64", "", "softmax", {"m": m, "n": 64})
+        made.ratios = {name: fused, "split 2": [9.0] * 8}
+        return made
+
+    rows = [row(1, [1.5] * 8), row(2, [0.9] * 8), row(3, [1.01] * 8), row(4, [1.3] * 8)]
+    rows.append(row(5, [0.7, 1.5, 0.8, 1.6, 0.7, 1.5, 0.8, 1.6]))
+    (line,) = wins(Report("s", {}, rows))
+    assert line == (
+        "softmax bf16: fused wins at 1x64 (1.50), 4x64 (1.30); split 1 wins at 2x64 (0.90); "
+        "neither wins beyond noise at 3x64 (1.01), 5x64 (1.15)"
+    )

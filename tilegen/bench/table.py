@@ -6,6 +6,9 @@ import math
 
 from tilegen.bench.samples import Report, Row, geomean, spread, verdict
 
+# A lead of no more than this is none; what is said then.
+LEAST = 0.02
+EVEN = "neither wins beyond noise"
 VERDICTS = ("same", "faster", "slower", "unclear", "not timed")
 
 
@@ -32,7 +35,8 @@ def text(report: Report) -> str:
         name, ratio = row.best_peer()
         cells.append(f"{ratio:.3f}" if name else "-")
         rows.append(cells)
-        notes += [f"{row.case}: {who}: {why}" for who, why in {**row.notes, **row.errors}.items()]
+        notes += [f"{_what(row)}: {who}: {what}" for who, what in row.notes.items()]
+        notes += [f"{row.case}: {who}: {why}" for who, why in row.errors.items()]
     lines = [f"{report.suite} on {report.machine.get('name') or report.machine.get('cpu', '')}"]
     lines += _columns(rows)
     for group in dict.fromkeys(r.group for r in report.rows):
@@ -46,7 +50,29 @@ def text(report: Report) -> str:
     noise = [spread(r.ratios[p]) for r in report.rows for p in r.ratios]
     if noise:
         lines.append(f"noise of a ratio: {max(noise):.1%} at most")
-    return "\n".join(lines + notes)
+    return "\n".join([*lines, *dict.fromkeys(notes)])
+
+
+def _what(row: Row) -> str:
+    """A case's label without its sizes."""
+    return row.case.rpartition(" ")[0] or row.case
+
+
+def wins(report: Report) -> list[str]:
+    """At which sizes each case's fused kernel wins, at which a split does, and where noise decides."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for row in report.rows:
+        name, ratio = row.best_peer()
+        if not name:
+            continue
+        least = max(LEAST, 2 * spread(row.ratios[name]))
+        word = "fused wins" if ratio > 1 + least else f"{name} wins" if ratio < 1 - least else EVEN
+        sizes = "x".join(str(extent) for extent in row.sizes.values())
+        found.setdefault(_what(row), {}).setdefault(word, []).append(f"{sizes} ({ratio:.2f})")
+    return [
+        f"{what}: " + "; ".join(f"{word} at {', '.join(sizes)}" for word, sizes in words.items())
+        for what, words in found.items()
+    ]
 
 
 def compare(old: Report, new: Report) -> tuple[list[str], int]:

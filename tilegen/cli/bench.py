@@ -88,6 +88,8 @@ def bench(
             else:
                 report = run_cpu(cases, where, threads, wanted, rounds, tell, tuned, tables)
     out.print(table.text(report))
+    if split:
+        out.print("\n".join(table.wins(report)))
     if save is not None:
         report.save(save)
         out.print(f"saved {save}")
