@@ -13,10 +13,12 @@ from tilegen.tables.rows import Key, Row
 WORTH = 0.002
 MOST_DEPTH = 3
 
-# Above this many rows comparisons are chosen one after the other, as deep as this, until so little is lost.
+# Above this many rows comparisons are chosen one after the other, as deep as this, until so little is lost; a row that
+# loses more weighs so much more.
 MOST_ROWS = 16
-GREEDY_DEPTH = 5
+GREEDY_DEPTH = 7
 ENOUGH = 0.03
+OUTSIDE = 0.05
 
 # What a schedule is taken to lose where it was not measured: it needs twice the time.
 UNMEASURED = 1.0
@@ -65,10 +67,14 @@ def grow(rows: Sequence[Row], schedules: Sequence[str], depth: int = MOST_DEPTH)
 
     Of many rows, each comparison is the one that leaves the least loss in all, one after the other.
     """
-    losses = {(s, row.key): loss(s, row) for s in schedules for row in rows}
     if len(rows) > MOST_ROWS:
+        losses = {(s, row.key): _weight(loss(s, row)) for s in schedules for row in rows}
         return _greedy(tuple(rows), tuple(schedules), GREEDY_DEPTH, losses)
     return _grow(tuple(rows), tuple(schedules), depth, {})
+
+
+def _weight(lost: float) -> float:
+    return lost + OUTSIDE * (lost > ENOUGH)
 
 
 def _grow(
