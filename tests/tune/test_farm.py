@@ -24,18 +24,19 @@ distributed = pytest.importorskip("distributed")
 from test_tune import CASE, SMALL, WHERE  # noqa: E402
 
 
-@pytest.fixture
-def cluster(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
     """Two worker processes, each owning a device."""
-    monkeypatch.setenv("TILEGEN_CACHE_DIR", str(tmp_path / "cache"))
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=None,
-        resources={RESOURCE: 1},
-    ) as made:
-        yield made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TILEGEN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        with distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=":0",
+            resources={RESOURCE: 1},
+        ) as made:
+            yield made
 
 
 def _interval(folder: str, number: int) -> tuple[int, float, float]:
@@ -106,7 +107,7 @@ def test_a_search_goes_on_when_a_worker_is_killed(cluster, tmp_path):
 
 def test_a_cluster_that_is_not_there_or_owns_no_device_is_refused(monkeypatch):
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
     ) as made:
         with pytest.raises(UsageError, match=f"offers {RESOURCE}"):
             farm(made.scheduler_address)
