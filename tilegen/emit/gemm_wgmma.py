@@ -129,8 +129,10 @@ def _values(plan: WgmmaGemmPlan, arrays: list[Tensor]) -> dict[str, Any]:
     parameters += [f"float {t.name}_at" for t in reads]
     parameters += ["bool exists", *(f"{row.type} &{row.partial}" for row in rows)] if rows else []
     return {
-        # A reduction of rows keeps more digits than a 16-bit result.
-        "value_helpers": printed.helper_texts if rows else shortened(printed.helper_texts),
+        # A reduction that is kept in float32 has more digits than a 16-bit result.
+        "value_helpers": (
+            shortened(printed.helper_texts) if problem.typed.is_short else printed.helper_texts
+        ),
         "value_members": tensors.members(arrays, scalars, True)
         + gemm_rows.context(plan)["row_members"],
         "value_parameters": parameters,
