@@ -3,8 +3,8 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  64x32
-// Inputs    293d4220efdc  (command, templates and emitter)
-// Body      478e6cf545d1  (everything below this comment)
+// Inputs    9947ef736247  (command, templates and emitter)
+// Body      7b419b1863f6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_backward_bf16_d128_causal_64x32_sm80.h"
@@ -333,15 +333,13 @@ __device__ __forceinline__ void differentiate_columns(Fragment &s, Fragment &ds,
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     tilegen_attention_backward_bf16_d128_causal_64x32_sm80_keys(
-        const Call call, const float *delta) {
+        const Call call, const float *delta, int kv_heads, int batch_kv_heads) {
   extern __shared__ __align__(16) uint8_t shared_bytes[];
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
 
   // The first keys of every head come first: under a causal mask most queries see them.
-  const int kv_heads = call.heads / call.heads_per_kv;
-  const int batch_kv_heads = call.batch_heads / call.heads_per_kv;
   const int number = static_cast<int>(blockIdx.x);
   Tile tile;
   tile.first_row = number / batch_kv_heads * kBlockM;
@@ -607,6 +605,9 @@ extern "C" cudaError_t tilegen_attention_backward_bf16_d128_causal_64x32_sm80(
     return cudaSuccess;
   }
   using namespace attention_backward_bf16_d128_causal_64x32_sm80;
+  if (kv_heads == 0) {
+    return cudaSuccess;
+  }
   Call call = {};
   call.batch_heads = static_cast<int>(batch * heads);
   call.heads = static_cast<int>(heads);
@@ -677,7 +678,8 @@ extern "C" cudaError_t tilegen_attention_backward_bf16_d128_causal_64x32_sm80(
   const int64_t key_tiles = (seq_k + kBlockM - 1) / kBlockM * batch * kv_heads;
   if (error == cudaSuccess && key_tiles > 0) {
     config.gridDim = dim3(static_cast<unsigned>(key_tiles));
-    error = cudaLaunchKernelEx(&config, keys, call, delta);
+    error = cudaLaunchKernelEx(&config, keys, call, delta, static_cast<int>(kv_heads),
+                               static_cast<int>(batch * kv_heads));
   }
   const int64_t query_tiles = (seq_q + kBlockM - 1) / kBlockM * batch * heads;
   if (error == cudaSuccess && query_tiles > 0) {
