@@ -3,8 +3,8 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s3
-// Inputs    728afacd36fa  (command, templates and emitter)
-// Body      2c26bd9dde25  (everything below this comment)
+// Inputs    93b5ef39f894  (command, templates and emitter)
+// Body      9ae6ca00d61f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_backward_bf16_d128_causal_128x64_s3_sm90a.h"
@@ -1027,8 +1027,7 @@ __device__ void write_dq(SharedStorage &shared, const Call &call, const Workspac
     mbarrier_wait(&shared.tile_full, tile_parity);
     const Tile tile = shared.tile;
     if (tile.valid == 0) {
-      // The last sums have arrived.
-      tma_wait();
+      // Nothing is on its way: every sum had arrived before the next tile's turn.
       return;
     }
     mbarrier_arrive(&shared.tile_empty);

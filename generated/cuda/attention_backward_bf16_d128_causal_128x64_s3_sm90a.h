@@ -3,7 +3,7 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s3
-// Inputs    728afacd36fa  (command, templates and emitter)
+// Inputs    93b5ef39f894  (command, templates and emitter)
 // Body      cf71223a1f85  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

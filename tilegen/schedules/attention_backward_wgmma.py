@@ -78,7 +78,8 @@ class WgmmaAttentionBackward(Schedule):
 
     @classmethod
     def default(cls, problem: AttentionBackward, target: CudaTarget) -> WgmmaAttentionBackward:
-        return cls()
+        # A mask shortens the walks of most tiles: more heads at once even them out.
+        return cls(head_group=16 if problem.causal or problem.mask else 8)
 
     def registers(self, problem: AttentionBackward) -> int:
         """Registers of a consumer thread: dk and dv, weights, their gradients or dq, a left side, the rest."""
