@@ -49,6 +49,12 @@ def test_what_is_no_reduction_of_rows_is_refused_with_a_caret(epilogue, words):
         Gemm(BF16, epilogue=epilogue)
 
 
+def test_integers_are_reduced_as_floats():
+    with pytest.raises(FormulaError, match="Write sum\\(f32\\(acc\\), n\\)"):
+        Gemm("i8", epilogue="s[m] = sum(acc, n)")
+    assert Gemm("i8", epilogue="s[m] = sum(f32(acc), n)").row_reductions
+
+
 @pytest.mark.parametrize(
     ("target", "options", "words"),
     [

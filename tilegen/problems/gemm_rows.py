@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tilegen.errors import FormulaError
-from tilegen.formula import Assign, Binary, Call, Name, Node, Reduce, Special, TypedFormula
+from tilegen.formula import Assign, Binary, Call, Cast, Name, Node, Reduce, Special, TypedFormula
 from tilegen.formula import node_text, walk
 from tilegen.formula.diagnostics import fault
 from tilegen.formula.typing import converted
@@ -102,6 +102,12 @@ def _require_row_output(typed: TypedFormula, s: Assign, reduction: Reduce) -> No
     if reduction.op not in REDUCED:
         hint = f"An epilogue reduces by {', '.join(REDUCED)}."
         raise fault(source, span, f"an epilogue does not reduce rows by {reduction.op}", hint)
+    if not reduction.a.dtype.is_float:
+        value = node_text(reduction.a)
+        hint = f"Write {reduction.op}(f32({value}), n)."
+        raise fault(
+            source, span, f"an epilogue reduces floats, and this is {reduction.a.dtype}", hint
+        )
 
 
 def _refuse_reads(typed: TypedFormula, s: Assign, rows: list[RowReduction]) -> None:
