@@ -313,3 +313,20 @@ def test_a_digest_is_not_of_the_checks_of_arguments(where):
     assert text.count("return 2;") == 1
     assert words.code_digest(text) == words.code_digest(text.replace("return 2;", "return 3;"))
     assert words.code_digest(text) != words.code_digest(text.replace("k = ", "k = 1 + ", 1))
+
+
+def test_keys_tell_devices_apart_that_one_name_would_not(monkeypatch):
+    from tilegen.runtime import gpu
+    from tilegen.tune import device
+
+    keys = []
+    for name in ("NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA H100 PCIe"):
+        monkeypatch.setattr(gpu, "device_name", lambda name=name: name)
+        keys.append(device.device_key(target("sm_90a")))
+    assert keys == ["nvidia-h100-80gb-hbm3", "nvidia-h200", "nvidia-h100-pcie"]
+    # Two models whose brand is a bare `Xeon Processor`.
+    facts = {"cpu": "Intel(R) Xeon(R) Processor", "machine": "x86_64"}
+    monkeypatch.setattr(device, "host_facts", lambda: facts)
+    for model in ("6-106", "6-143"):
+        monkeypatch.setattr(device, "_cpu_model", lambda model=model: model)
+        assert device.device_key(WHERE) == f"intel-xeon-processor-{model}"
