@@ -64,7 +64,7 @@ def tuner(folder, emit, schedules, timeout=12.0):
 
     if gpu.compute_capability() != 90:
         pytest.skip("kernels for sm_90a run on compute capability 9.0 alone")
-    rules = Rules("test-gpu", threads=0, rounds=3, timeout=timeout)
+    rules = Rules("test-gpu", threads=0, rounds=3, seconds=0.004, timeout=timeout)
     settings = Settings(WHERE, folder, Budget(), rules, peers=("torch",))
     return Tuner(settings, local(4, gpu=True), emit, lambda *_: candidates.Space(schedules))
 
