@@ -103,10 +103,10 @@ def _require_row_output(typed: TypedFormula, s: Assign, reduction: Reduce) -> No
         hint = f"An epilogue reduces by {', '.join(REDUCED)}."
         raise fault(source, span, f"an epilogue does not reduce rows by {reduction.op}", hint)
     if not reduction.a.dtype.is_float:
-        value = node_text(reduction.a)
-        hint = f"Write {reduction.op}(f32({value}), n)."
+        value = reduction.a.a if isinstance(reduction.a, Cast) else reduction.a
+        hint = f"Write {reduction.op}(f32({node_text(value)}), n)."
         raise fault(
-            source, span, f"an epilogue reduces floats, and this is {reduction.a.dtype}", hint
+            source, span, "an epilogue reduces rows of floats, and these are integers", hint
         )
 
 
