@@ -38,6 +38,16 @@ def test_first_line_reproduces_the_file(tilegen, tmp_path):
     assert (tmp_path / "again" / "cuda" / path.name).read_text() == text
 
 
+def test_out_names_the_results_that_a_formula_keeps(tilegen, tmp_path):
+    """A word of the formula, not a folder: h is computed on the way, and stored too."""
+    formula = "h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h*h, n) + eps) * w[n]"
+    words = ["emit", formula, "--dtype", "bf16", "--target", "sm_80", "--stdout"]
+    both, last = tilegen(*words, "--out", "h,y"), tilegen(*words, "--out", "y")
+    assert (both.status, last.status) == (0, 0)
+    assert "__nv_bfloat16 *h;" in both.out and "__nv_bfloat16 *h;" not in last.out
+    assert not list(tmp_path.iterdir())
+
+
 def test_emit_stdout_prints_only_the_source(tilegen, tmp_path):
     ran = tilegen("emit", "gemm", "--dtype", "f32", "--target", "sm_75", "--stdout")
     assert ran.status == 0

@@ -29,7 +29,12 @@ def build(
     kernels: opt.GlobOption = "*",
     folder: Annotated[
         Optional[Path],
-        typer.Option("--out-dir", "--out", "-o", help="Folder for tilegen.load and C programs."),
+        typer.Option(
+            "--out-dir",
+            "--out",
+            "-o",
+            help="Folder for tilegen.load and C programs; outputs of a formula: --set out=h,y.",
+        ),
     ] = None,
 ) -> int:
     """Compile kernels to shared libraries, in the cache or, with cubins, headers and a manifest, in a folder.

@@ -24,7 +24,7 @@ def dispatch(
     context: typer.Context,
     kernel: Annotated[str, typer.Argument(help="An operator, or a formula in quotes.")],
     folder: Annotated[
-        Path, typer.Option("--out-dir", "--out", "-o", help="Folder to write to: your own sources.")
+        Path, typer.Option("--out-dir", "-o", help="Folder to write to: your own sources.")
     ],
     dtype: opt.DtypeOption = None,
     layout: opt.LayoutOption = None,

@@ -28,7 +28,7 @@ def emit(
     kernels: opt.GlobOption = "*",
     folder: Annotated[
         Optional[Path],
-        typer.Option("--out-dir", "--out", "-o", help="Output folder; default: the project's."),
+        typer.Option("--out-dir", "-o", help="Output folder; default: the project's."),
     ] = None,
     stdout: Annotated[
         bool, typer.Option("--stdout", help="Print the source instead of writing.")
