@@ -10,6 +10,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tilegen.errors import UsageError
+
+
+def require_writable(folder: Path, flag: str) -> None:
+    """Raise UsageError, naming the flag, if files cannot be written into a folder; it is made if it is not there.
+
+    For what takes minutes before it writes.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"cannot write below {folder}: {error.strerror or error}",
+            f"Choose a folder that you may write with {flag}.",
+        ) from None
+
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:

@@ -93,6 +93,8 @@ def test_an_earlier_run_is_read_before_anything_is_timed(tilegen, suite, monkeyp
     monkeypatch.setattr("tilegen.cli.bench.run_cpu", lambda *_: pytest.fail("it timed"))
     ran = tilegen("bench", suite, "--target", "portable", "--against", "nowhere.json")
     assert ran.status == 2 and "nowhere.json" in ran.err
+    ran = tilegen("bench", suite, "--target", "portable", "--save", "/proc/nowhere/a.json")
+    assert ran.status == 2 and "cannot write below /proc/nowhere" in ran.err
 
 
 def test_a_peer_that_is_not_installed_is_named_and_the_others_are_timed(

@@ -121,6 +121,8 @@ def test_building_more_into_a_folder_keeps_what_is_there(tilegen, tmp_path):
     words = ("--target", "portable", "--dtype", "f32", "-o", "built")
     assert tilegen("build", "gemm", *words, "--tile", "64x64x64").status == 0
     assert tilegen("build", "gemm", *words, "--tile", "32x32x32").status == 0
+    ran = tilegen("build", "gemm", *words[:-1], "/proc/nowhere")
+    assert ran.status == 2 and "cannot write below /proc/nowhere" in ran.err
     assert list(load(tmp_path / "built")) == ["gemm_f32_tn_32x32x32", "gemm_f32_tn_64x64x64"]
 
 

@@ -292,6 +292,11 @@ def test_classes_take_turns_from_their_defaults_on_the_same_for_the_same_seed():
     "words, message",
     [
         (("gemm",), "tuning needs sizes"),
+        (("gemm", "--at", "m=1,n=1,k=1", "--tables", "/proc/nowhere"), "cannot write below"),
+        (
+            ("gemm", "--at", "m=1,n=1,k=1", "--save", "/proc/nowhere/x.json"),
+            "may write with --save",
+        ),
         (("gemm", "--at", "m=1,n=1,k=1", "--strategy", "luck"), "Known: neighbours, optuna"),
         (("attention",), "batch=1,heads=8,kv_heads=8,seq_q=512,seq_k=512"),
         (("gemm", "--m", "1", "--at", "m=1,n=1,k=1"), "both give sizes"),

@@ -14,6 +14,7 @@ from tilegen.bench.samples import load
 from tilegen.bench.suites import read_suite
 from tilegen.cli import options as opt
 from tilegen.cli.console import out, progress
+from tilegen.shared_files import require_writable
 from tilegen.targets import target as find_target
 
 
@@ -64,8 +65,11 @@ def bench(
         page.write_text(results_page(Path("benchmarks/results")), encoding="utf-8", newline="\n")
         out.print(f"wrote {page}")
         return 0
-    # Read before anything is timed: a run of minutes must not end with a file that is not there.
+    # Before anything is timed: a run of minutes must not end with a file that is not there or cannot be written.
     earlier = load(against) if against is not None else None
+    for path, flag in ((save, "--save"), (chart, "--chart")):
+        if path is not None:
+            require_writable(path.parent, flag)
     if show is not None:
         report = load(show)
     elif suite is None:

@@ -12,6 +12,7 @@ from tilegen.cli import options as opt
 from tilegen.cli.console import out, progress
 from tilegen.emit.render import render
 from tilegen.runtime.bundle_build import build_into
+from tilegen.shared_files import require_writable
 from tilegen.targets import CudaTarget
 from tilegen.toolchain import build as toolchain
 
@@ -43,6 +44,8 @@ def build(
     """
     given = opt.given_fields(context, tile, stages, dtype, layout, epilogue, assignments)
     chosen = opt.specs(kernel, target, given, kernels)
+    if folder is not None:
+        require_writable(folder, "-o")
     style = project.style()
     with progress("building") as bar:
         task = bar.add_task("", total=len(chosen))

@@ -16,6 +16,7 @@ from tilegen.bench.suites import BenchCase, read_suite
 from tilegen.cli import options as opt
 from tilegen.cli.console import out, progress
 from tilegen.errors import UsageError
+from tilegen.shared_files import require_writable
 from tilegen.tables import report
 from tilegen.tables.lookup import parse_sizes
 from tilegen.targets import target as find_target
@@ -115,6 +116,9 @@ def tune(
     wanted = None if peers is None else [p for p in peers.split(",") if p and p != "none"]
     require_known(where.backend, wanted or ())
     limit = _budget(budget)
+    require_writable(tables, "--tables")
+    if save is not None:
+        require_writable(save.parent, "--save")
     require_strategy(strategy)
     where_run = places(scheduler, jobs, where.backend == "cuda")
     key = where_run.timers.submit(device.device_key, where).result()

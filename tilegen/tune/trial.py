@@ -87,7 +87,7 @@ class Rules:
         device: whose lock is held while something is timed.
         threads: CPU threads; 0 on a GPU.
         rounds: interleaved rounds with the default.
-        seconds: length of a round.
+        seconds: length of a round, or of a graph of launches on a GPU.
         timeout: seconds that one answer of a candidate may take.
     """
 
