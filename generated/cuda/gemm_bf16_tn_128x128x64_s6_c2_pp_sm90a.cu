@@ -4,7 +4,7 @@
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s6 c2 pp
 // Inputs    1298180abf72  (command, templates and emitter)
-// Body      56567936f41a  (everything below this comment)
+// Body      c2818c9469a1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x128x64_s6_c2_pp_sm90a.h"
@@ -497,7 +497,7 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map_b) : "memory");
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
-      mbarrier_init(&shared.empty[stage], 1 * kCluster);
+      mbarrier_init(&shared.empty[stage], kCluster);
     }
     // The copy engine and the other blocks of the cluster see the barriers as initialised.
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

@@ -5,7 +5,7 @@
 //           A[m,k] * B[n,k]
 // Schedule  128x128x64 s6 c2 pp
 // Inputs    074a7addb879  (command, templates and emitter)
-// Body      f8d318e4780c  (everything below this comment)
+// Body      e8ec24c3994b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a.h"
@@ -588,7 +588,7 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map_b) : "memory");
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
-      mbarrier_init(&shared.empty[stage], 1 * kCluster);
+      mbarrier_init(&shared.empty[stage], kCluster);
     }
     // The copy engine and the other blocks of the cluster see the barriers as initialised.
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

@@ -4,7 +4,7 @@
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s5 c2 pp
 // Inputs    8c73828fac2d  (command, templates and emitter)
-// Body      bcc104af4fd3  (everything below this comment)
+// Body      00d6de41b6e9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_residual_128x128x64_s5_c2_pp_sm90a.h"
@@ -539,7 +539,7 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map_b) : "memory");
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
-      mbarrier_init(&shared.empty[stage], 1 * kCluster);
+      mbarrier_init(&shared.empty[stage], kCluster);
     }
     for (int consumer = 0; consumer < kConsumers; ++consumer) {
       mbarrier_init(&shared.operand[consumer], 1);

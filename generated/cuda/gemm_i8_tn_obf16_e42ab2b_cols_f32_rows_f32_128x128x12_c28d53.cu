@@ -4,7 +4,7 @@
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2 pp
 // Inputs    d2e17b6add18  (command, templates and emitter)
-// Body      99cb2f975734  (everything below this comment)
+// Body      f7c9042cb668  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_tn_obf16_e42ab2b_cols_f32_rows_f32_128x128x12_c28d53.h"
@@ -523,7 +523,7 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map_b) : "memory");
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
-      mbarrier_init(&shared.empty[stage], 1 * kCluster);
+      mbarrier_init(&shared.empty[stage], kCluster);
     }
     // The copy engine and the other blocks of the cluster see the barriers as initialised.
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

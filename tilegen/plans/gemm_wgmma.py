@@ -196,7 +196,9 @@ class WgmmaGemmPlan(Plan):
             entry_registers=roles.entry,
             producer_registers=roles.producer,
             consumer_registers=roles.consumer,
-            empty_arrivals=f"{everyone} * kCluster" if schedule.cluster > 1 else everyone,
+            empty_arrivals=(
+                f"{everyone} * kCluster".removeprefix("1 * ") if schedule.cluster > 1 else everyone
+            ),
             everybody_sync=(
                 "cluster_sync" if schedule.cluster > 1 or in_cluster else "__syncthreads"
             ),
