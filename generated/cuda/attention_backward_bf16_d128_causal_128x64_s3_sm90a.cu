@@ -3,8 +3,8 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s3
-// Inputs    93b5ef39f894  (command, templates and emitter)
-// Body      9ae6ca00d61f  (everything below this comment)
+// Inputs    44b522247a07  (command, templates and emitter)
+// Body      819b199c0fc6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_backward_bf16_d128_causal_128x64_s3_sm90a.h"
@@ -461,9 +461,9 @@ __device__ __forceinline__ int turn_of(const Call &call, const Tile &tile, int b
 }
 
 constexpr int kRowsThreads = 256;
-constexpr int kRowLanes = kValueDim / 8;                     // 16, threads of a row
-constexpr int kBlockVectors = kBlockN * kHeadDim / 4;        // 2048, of a block's dq
-constexpr int kPieceVectors = 128 * (kPiece / 8);            // 1024, of a consumer's
+constexpr int kRowLanes = kValueDim / 8;               // 16, threads of a row
+constexpr int kBlockVectors = kBlockN * kHeadDim / 4;  // 2048, of a block's dq
+constexpr int kPieceVectors = 128 * (kPiece / 8);      // 1024, of a consumer's
 
 struct alignas(16) Vector {
   Element at[8];

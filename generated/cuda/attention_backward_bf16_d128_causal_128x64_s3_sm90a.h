@@ -3,8 +3,8 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s3
-// Inputs    93b5ef39f894  (command, templates and emitter)
-// Body      cf71223a1f85  (everything below this comment)
+// Inputs    44b522247a07  (command, templates and emitter)
+// Body      4c056ebade2c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ATTENTION_BACKWARD_BF16_D128_CAUSAL_128X64_S3_SM90A_H
@@ -54,7 +54,8 @@ extern "C" {
  *   scale: f32; factor of every score, above 0; 1 / sqrt(head_dim) as a rule.
  *   heads is a multiple of kv_heads.
  *   scale is finite and above 0.
- *   workspace starts on 16 bytes.
+ *   workspace starts on 16 bytes; launches that may run at the same time have workspaces of their
+ *   own.
  *   Arrays that are written overlap no other array.
  *
  * Returns

@@ -131,7 +131,10 @@ class WgmmaAttentionBackwardPlan(Plan):
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        return ("workspace starts on 16 bytes.",)
+        return (
+            "workspace starts on 16 bytes; launches that may run at the same time have workspaces of their "
+            "own.",
+        )
 
     @property
     def shared_bytes(self) -> int:
