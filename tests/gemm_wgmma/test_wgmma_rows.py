@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.test_simulated import missing
@@ -66,13 +68,21 @@ def test_integers_are_reduced_as_floats():
             {"tile": "96x96x32", "warps": "2x2"},
             "48 columns wide; to reduce rows it is 16, 32",
         ),
-        ("sm_80", {"schedule": "gemv"}, "tilegen emit 'amax\\[m\\] = max\\(x\\[m,n\\], n\\)'"),
+        ("sm_80", {"schedule": "gemv"}, "does not reduce rows, as amax does: store the product"),
         ("x86-64-v4", {}, "packed schedule does not reduce rows"),
     ],
 )
 def test_schedules_without_it_say_what_to_do(target, options, words):
     with pytest.raises(IllegalSchedule, match=words):
         spec(target, **options)
+
+
+def test_the_rewrite_of_a_refusal_is_a_kernel():
+    with pytest.raises(IllegalSchedule) as refused:
+        spec("x86-64-v4")
+    rest = re.search("tilegen emit '(.*?)'", str(refused.value)).group(1)
+    assert rest == "d[m,n] = gelu(c[m,n] + bias[n]); amax[m] = max(abs(d), n)"
+    assert KernelSpec.make(rest, "x86-64-v4", {"dtype": "bf16"}).problem.operator == "formula"
 
 
 def test_groups_do_not_reduce_rows():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tilegen.schedules.base import Violation
@@ -33,9 +34,11 @@ def no_rows(name: str, problem: Any) -> Violation | None:
     """A violation if the epilogue reduces rows, which the kernels of a schedule do not."""
     if not problem.row_reductions:
         return None
-    row = problem.row_reductions[0]
+    named = {*problem.formula.operands, *problem.formula.outputs, *problem.formula.scalars}
+    product = "c" if "c" not in named else "product"
+    rest = re.sub(r"\bacc\b", f"{product}[m,n]", problem.formula.text)
     return Violation(
         "epilogue",
-        f"the {name} schedule does not reduce rows, as {row.name} does: store what it reduces, and reduce "
-        f"that, tilegen emit '{row.name}[m] = {row.op}(x[m,n], n)'",
+        f"the {name} schedule does not reduce rows, as {problem.row_reductions[0].name} does: store the "
+        f"product, --epilogue none, and leave the rest to a kernel of its own, tilegen emit '{rest}'",
     )
