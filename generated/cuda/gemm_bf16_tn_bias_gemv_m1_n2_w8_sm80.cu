@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  gemv m1 n2 w8
-// Inputs    1cbecc9af6fa  (command, templates and emitter)
-// Body      ae3851ef7cf6  (everything below this comment)
+// Inputs    75fec82f0a96  (command, templates and emitter)
+// Body      54f3e55d4e4e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80.h"
@@ -14,9 +14,9 @@
 //
 // A group of kSplit warps sums kColumns columns of the result for kVectors rows of A at a time. The
 // lanes of a warp read neighbouring 16 bytes of a row of B and the same 16 bytes of each row of A,
-// which L1 holds; kUnroll such reads of every column are on their way before the first is used. At
-// the end the lanes add up what they found by shuffles, and the warps of a group through shared
-// memory, always in the same order.
+// which L1 holds; kUnroll such reads of every column are on their way at any time. At the end the
+// lanes add up what they found by shuffles, and the warps of a group through shared memory, always
+// in the same order.
 namespace gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80 {
 
 // Schedule. Every other number in this file follows from these.
@@ -114,36 +114,54 @@ __device__ __forceinline__ void sum_products(float (&sums)[kColumns][kVectors], 
   }
   int64_t k = static_cast<int64_t>(threadIdx.x % (32 * kSplit)) * kChunk;
   if (kAligned) {
-    // As long as kUnroll whole vectors are left, request all of them before the first product.
-    for (; k + (kUnroll - 1) * kStep + kChunk <= shape.k; k += kUnroll * kStep) {
-      Chunk columns[kUnroll][kColumns];
+    constexpr int kRound = kUnroll * kStep;
+    const auto is_whole = [&](int64_t first) { return first + kRound - kStep + kChunk <= shape.k; };
+    Chunk columns[kUnroll][kColumns] = {};
+    const auto request = [&](int u) {
+#pragma unroll
+      for (int i = 0; i < kColumns; ++i) {
+        columns[u][i] = load_stream(column[i] + k + u * kStep);
+      }
+    };
+    const auto use = [&](int u, int64_t at) {
+      Chunk rows[kVectors];
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        rows[i] = *reinterpret_cast<const Chunk *>(row[i] + at + u * kStep);
+      }
+      add_products(sums, columns[u], rows);
+    };
+    // As long as rounds are whole, kUnroll vectors of each column are on their way: each that was
+    // used makes room for the one a round later.
+    if (is_whole(k)) {
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
+        request(u);
+      }
+      for (k += kRound; is_whole(k); k += kRound) {
 #pragma unroll
-        for (int i = 0; i < kColumns; ++i) {
-          columns[u][i] = load_stream(column[i] + k + u * kStep);
+        for (int u = 0; u < kUnroll; ++u) {
+          use(u, k - kRound);
+          request(u);
         }
       }
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        Chunk rows[kVectors];
-#pragma unroll
-        for (int i = 0; i < kVectors; ++i) {
-          rows[i] = *reinterpret_cast<const Chunk *>(row[i] + k + u * kStep);
-        }
-        add_products(sums, columns[u], rows);
+        use(u, k - kRound);
       }
     }
   }
   for (; k < shape.k; k += kStep) {
+    const int64_t valid = shape.k - k;
     Chunk columns[kColumns], rows[kVectors];
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
-      columns[i] = load_some(column[i] + k, shape.k - k);
+      const Element *source = column[i] + k;
+      columns[i] = kAligned && valid >= kChunk ? load_stream(source) : load_some(source, valid);
     }
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      rows[i] = load_some(row[i] + k, shape.k - k);
+      rows[i] = load_some(row[i] + k, valid);
     }
     add_products(sums, columns, rows);
   }

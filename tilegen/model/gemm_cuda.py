@@ -46,6 +46,8 @@ UNALIGNED = 1000.0
 SHARED = 128
 # How much longer products take whose sums are promoted, by whether consumers take turns.
 PROMOTING = {False: 1.25, True: 1.8}
+# How much faster warps that read long rows draw from device memory than the copy engine does.
+STREAMED = 1.06
 # Part of a peak that ordinary units reach.
 ORDINARY = 0.72
 # Nanoseconds that a slice of mma.sync waits at its barrier.
@@ -222,9 +224,10 @@ def _gemv(schedule: GemvGemm, call: Call) -> Estimate:
     warps = ceil_div(call.n, schedule.columns) * schedule.split
     registers = -(-schedule.registers(call.problem) // 8) * 8
     resident = min(call.where.threads_sm // 32, call.where.registers_sm // (32 * registers))
+    resident = max(1, resident // schedule.warps) * schedule.warps
     held = min(warps, device.processors * resident)
     in_flight = held * schedule.columns * schedule.unroll * 32 * VECTOR_BYTES
-    # A column's depth is cut into whole rounds of a warp's vectors; what is left over waits alone.
+    # What a column's depth leaves over beyond whole rounds of a warp's vectors is read vector by vector.
     span = 32 * VECTOR_BYTES // size * schedule.unroll * schedule.split
     waste = ceil_div(call.k, span) * span / call.k
     # Few warps leave gaps between their requests; many one after the other each begin and end.
@@ -234,8 +237,8 @@ def _gemv(schedule: GemvGemm, call: Call) -> Estimate:
     flops = passes * schedule.vectors * call.n * call.k
     products = flops * 2 / (device.processors * device.fma32 * device.clock * ORDINARY) / 1e9
     terms = [
-        call.memory(in_flight, moved * min(waste, 1.3) ** 0.25 * gaps),
+        call.memory(in_flight, moved / STREAMED * min(waste, 1.3) ** 0.25 * gaps),
         Term("arithmetic", products, f"{passes} passes of {schedule.vectors} rows"),
-        Term("start", 2.9e-6 + 0.25e-6 * turns, "launch and first vectors", overlaps=False),
+        Term("start", 2.3e-6 + 0.05e-6 * turns, "launch and first vectors", overlaps=False),
     ]
     return Estimate(schedule, tuple(terms))

@@ -24,6 +24,7 @@ class GemvGemmPlan(Plan):
     chunk: int
     element: str
     groups: int
+    overlaps: int
 
     template: ClassVar[str] = "cuda/gemm_gemv.cu.j2"
 
@@ -43,6 +44,8 @@ class GemvGemmPlan(Plan):
             chunk=VECTOR_BYTES // problem.dtype.bytes,
             element=problem.dtype.cuda,
             groups=schedule.warps // schedule.split,
+            # Launches overlap from sm_90 on, which also brought the copy engine.
+            overlaps=int("tma" in target.features),
         )
 
     def facts(self) -> list[Fact]:

@@ -39,7 +39,10 @@ class GemvGemm(Schedule):
         unit="warps",
     )
     unroll: int = option(
-        4, "Vectors of each column of B that a lane has in flight.", kind=int, unit="16-byte reads"
+        4,
+        "Vectors of each column of B that a lane has on their way at any time.",
+        kind=int,
+        unit="16-byte reads",
     )
 
     operator: ClassVar[str] = "gemm"
@@ -66,9 +69,10 @@ class GemvGemm(Schedule):
         return cls()
 
     def registers(self, problem: Gemm) -> int:
-        """Estimate of a thread's registers: vectors in flight, one of A, sums, addresses."""
+        """Estimate of a thread's registers: vectors on their way, of A and as numbers, sums, addresses."""
         chunk = VECTOR_BYTES // problem.dtype.bytes
-        return 4 * self.columns * self.unroll + chunk + self.columns * self.vectors + 40
+        streams = self.columns * self.unroll * (chunk + 3)
+        return 24 + streams + self.columns * self.vectors + 4 * self.vectors
 
     def violations(self, problem: Gemm, target: CudaTarget) -> list[Violation]:
         broken = []
