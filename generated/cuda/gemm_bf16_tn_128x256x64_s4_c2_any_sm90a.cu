@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2 any
-// Inputs    b2e0cb887488  (command, templates and emitter)
-// Body      0897c62ee729  (everything below this comment)
+// Inputs    f37e33e66bd3  (command, templates and emitter)
+// Body      6fb5b530688c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x256x64_s4_c2_any_sm90a.h"
@@ -395,32 +395,35 @@ __device__ __forceinline__ uint4 shifted(const uint4 &low, const uint4 &high, in
 // from two staged pieces. What is left of the row at both ends goes element by element.
 __device__ __forceinline__ void store_chunk(const Epilogue &e, const Shape &shape,
                                             const Position &at, const Output *staging) {
-  constexpr int kLanes = kChunkN / kPiece;
-  const int thread = threadIdx.x % 128, lane = thread % kLanes;
+  constexpr int kLanes = kChunkN / kPiece, kRows = kStagingRows * kLanes / 128;  // of a thread
+  const int first = threadIdx.x % 128 / kLanes, lane = threadIdx.x % kLanes;
   const int64_t n = at.n;
   const int columns = static_cast<int>(min(shape.n - n, static_cast<int64_t>(kChunkN)));
   const auto staged_piece = [&](int row, int piece) {
     return staging + row * kChunkN + (piece ^ (row & 7)) * kPiece;
   };
-#pragma unroll 2
-  for (int row = thread / kLanes; row < kStagingRows; row += 128 / kLanes) {
+  // All reads are on their way before the first store.
+  uint4 low[kRows], high[kRows];
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    const int row = first + i * (128 / kLanes);
+    low[i] = *reinterpret_cast<const uint4 *>(staged_piece(row, lane));
+    high[i] = *reinterpret_cast<const uint4 *>(staged_piece(row, min(lane + 1, kLanes - 1)));
+  }
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    const int row = first + i * (128 / kLanes);
     const int64_t m = at.m + row;
-    if (m >= shape.m) {
-      return;
-    }
     Output *target = &e.c[m * e.ldc + n];
     const uintptr_t place = reinterpret_cast<uintptr_t>(target) / sizeof(Output);
     const int lead = min(static_cast<int>((kPiece - place % kPiece) % kPiece), columns);
     const int whole = (columns - lead) / kPiece, ends = columns - whole * kPiece;
-    if (lane < whole) {
-      const Output *low = staged_piece(row, lane);
-      const Output *high = staged_piece(row, min(lane + 1, kLanes - 1));
-      *reinterpret_cast<uint4 *>(target + lead + lane * kPiece) =
-          shifted(*reinterpret_cast<const uint4 *>(low), *reinterpret_cast<const uint4 *>(high),
-                  lead);
+    if (lane < whole && m < shape.m) {
+      uint4 *words = reinterpret_cast<uint4 *>(target + lead + lane * kPiece);
+      *words = shifted(low[i], high[i], lead);
     }
-    for (int i = lane; i < ends; i += kLanes) {
-      const int column = i < lead ? i : i + whole * kPiece;
+    for (int end = lane; end < ends && m < shape.m; end += kLanes) {
+      const int column = end < lead ? end : end + whole * kPiece;
       target[column] = staged_piece(row, column / kPiece)[column % kPiece];
     }
   }
