@@ -35,7 +35,7 @@ def text(**options: str) -> str:
         ({"tile": "128x256x64", "stages": "5"}, ["263168", "232448"]),
         ({"stages": "1"}, ["at least 2"]),
         ({"tile": "256x256x64", "stages": "2"}, ["256 registers", "232"]),
-        ({"tile": "128x192x64", "pingpong": "true", "epilogue": "residual"}, ["192", "232"]),
+        ({"tile": "128x192x64", "pingpong": "true", "repack": "true"}, ["192", "256", "232"]),
         ({"consumers": "4", "tile": "256x128x64"}, ["1 to 3 consumers"]),
         ({"consumers": "3", "tile": "192x128x64", "pingpong": "true"}, ["take turns are 2"]),
         ({"layout": "tt", "tile": "128x96x64", "cluster": "1"}, ["N contiguous", "96"]),

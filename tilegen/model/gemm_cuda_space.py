@@ -14,6 +14,16 @@ from tilegen.schedules.gemm_wgmma import SPAN_BYTES, WgmmaGemm
 from tilegen.targets import CudaTarget
 from tilegen.values import Tile
 
+# Tiles worth an estimate: widths for which some number of waves is nearly full, whatever N.
+_TILES = [
+    *((64, n) for n in (16, 32, 48, 64, 80, 96, 112, 128, 192, 224)),
+    *((128, n) for n in (32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256)),
+    *((192, n) for n in (128, 192)),
+    *((256, n) for n in (112, 128)),
+]
+# K from which more parts of it than a cluster holds are worth an estimate.
+LONG = 16384
+
 
 def aligned(problem: Gemm, sizes: Mapping[str, int]) -> bool:
     """Whether the rows of dense operands and results are multiples of 16 bytes."""
@@ -37,26 +47,30 @@ def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> It
         depth = SPAN_BYTES // problem.storage.bytes
         repack = not aligned(problem, sizes)
         made = lambda **given: _with(problem, where, tuple(given.items()))  # noqa: E731
-        tiles = [(64, n) for n in (32, 64, 96, 128)]
-        tiles += [(128, n) for n in (64, 96, 128, 160, 192, 256)] + [(192, 128), (256, 128)]
-        for bm, bn in tiles:
+        for bm, bn in _TILES:
             tile = Tile((bm, bn, depth))
-            turns = {"tile": tile, "repack": repack, "consumers": 2, "pingpong": True}
             for cluster in (1, 2):
-                yield made(tile=tile, repack=repack, cluster=cluster)
-                yield made(**turns, cluster=cluster)
-                yield made(tile=tile, repack=repack, cluster=cluster, pingpong=False)
+                for turns in (False, True):
+                    yield made(
+                        tile=tile, repack=repack, cluster=cluster, consumers=2, pingpong=turns
+                    )
+            yield made(tile=tile, repack=repack, cluster=1)
             for split in (2, 4):
                 yield made(tile=tile, repack=repack, split=split)
             if bm == 64:
-                yield made(tile=tile, repack=repack, cluster=1, resident=2)
+                for resident in (2, 3):
+                    yield made(tile=tile, repack=repack, cluster=1, resident=resident)
         if m <= 128:
             rows = next(r for r in (16, 32, 64, 128) if r >= m)
             for bn, split in ((64, 1), (64, 2), (64, 4), (128, 1), (128, 2), (128, 4)):
                 given = {"tile": Tile((rows, bn, depth)), "swap": True, "split": split}
                 yield made(**given, repack=repack)
-                if bn == 64:
-                    yield made(**given, repack=repack, resident=2)
+                for resident in (2, 3) if bn == 64 else ():
+                    yield made(**given, repack=repack, resident=resident)
+        if not repack and k >= LONG:
+            for bn in (16, 32, 64, 128):
+                for split in (8, 16, 32):
+                    yield made(tile=Tile((64, bn, depth)), cluster=1, split=split, workspace=True)
     if GemvGemm.accepts(problem, where) is None and m <= 16:
         vectors = next(v for v in (1, 2, 4, 8, 16) if v >= min(m, 8))
         for columns in (1, 2, 4):
