@@ -3,7 +3,7 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  64x32
-// Inputs    9947ef736247  (command, templates and emitter)
+// Inputs    4f2eeb9d8339  (command, templates and emitter)
 // Body      7b419b1863f6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i and i - j < window) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    e0a1500f67b2  (command, templates and emitter)
-// Body      4ac7bbe9a560  (everything below this comment)
+// Inputs    732ae60ef4d9  (command, templates and emitter)
+// Body      97e28ef8008c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_fd7bbaf_128x128_s2_sm90a.h"
@@ -38,6 +38,10 @@
 //   consumer 0  | QK 1, PV 0 | softmax 1  | QK 2, PV 1 | softmax 2  | ...
 //   consumer 1  | softmax 0  | QK 1, PV 0 | softmax 1  | QK 2, PV 1 | ...
 //
+// Few instructions beside the products are what counts, so a block's weights are computed from the
+// maximum of the blocks before it. If a row's turn out too large, its consumer computes the scores
+// again, while their keys are still there, and looks for the maximum.
+//
 // Shared memory: q 32768, k 65536, v 65536, o 32768 bytes, and the barriers.
 namespace attention_bf16_d128_fd7bbaf_128x128_s2_sm90a {
 
@@ -50,7 +54,9 @@ constexpr int kBlockM = 128;     // queries of a tile
 constexpr int kBlockN = 128;     // keys of a block
 constexpr int kStages = 2;       // blocks of keys, and of values, in flight
 constexpr int kQueryStages = 1;  // tiles of queries in shared memory
-constexpr int kHeadGroup = 16;    // heads whose tiles run together
+constexpr int kHeadGroup = 16;    // most heads whose tiles run together
+constexpr int kLeastGroup = 8;    // fewest
+constexpr int64_t kGroupBytes = 25165824;  // of their keys and values, which stay in L2
 
 // Derived.
 constexpr int kConsumerM = 64;                                 // queries of a consumer
@@ -69,8 +75,11 @@ constexpr int kProducerRegisters = 24;
 constexpr int kConsumerRegisters = 240;
 
 constexpr float kLog2E = 1.4426950408889634f;
-constexpr float kSlack = 8.0f;     // binary orders by which a row's maximum may lag; see softmax
-constexpr float kLarge = 1024.0f;  // binary orders from which scores lose digits when scaled
+// Scores become weights in binary orders; see softmax and weigh.
+constexpr float kSlack = 8.0f;       // by which a row's maximum may lag when it is looked for
+constexpr float kLarge = 1024.0f;    // from which scaled scores lose digits
+constexpr float kMostWeight = 4294967296.0f;  // up to which a block's sum needs no look
+constexpr float kNoBase = -3.0e38f;  // makes every weight infinite but those of keys not seen
 
 // Sizes and scalars of the call.
 struct Call {
@@ -103,6 +112,7 @@ struct alignas(1024) SharedStorage {
   uint64_t k_full[kStages], k_empty[kStages];  // the same for a block of keys
   uint64_t v_full[kStages], v_empty[kStages];  // and of values
   Tile tiles[kQueryStages];
+  alignas(16) uint32_t far[2][kConsumers][4];  // by warp: the last block weighed in vain
 };
 static_assert(sizeof(SharedStorage) <= 232448, "sm_90 allows a block 232448 bytes");
 
@@ -352,16 +362,16 @@ __device__ __forceinline__ int first_key(const Call &call, int row) {
   return clamp_key(call, i - int64_t{call.window} + 1);
 }
 
-// Where a tile lies and which keys it needs. Heads come in groups of kHeadGroup; inside a group the
+// Where a tile lies and which keys it needs. Heads come in groups of head_group; inside a group the
 // last queries of every head come first: under a causal mask they see most keys.
 __device__ __forceinline__ Tile describe_tile(const Call &call, uint32_t number,
-                                              uint32_t row_tiles) {
-  const uint32_t group_tiles = row_tiles * kHeadGroup;
+                                              uint32_t row_tiles, uint32_t head_group) {
+  const uint32_t group_tiles = row_tiles * head_group;
   const uint32_t group = number / group_tiles;
   const uint32_t in_group = number % group_tiles;
-  const uint32_t heads_left = static_cast<uint32_t>(call.batch_heads) - group * kHeadGroup;
-  const uint32_t width = heads_left < kHeadGroup ? heads_left : kHeadGroup;
-  const int batch_head = static_cast<int>(group * kHeadGroup + in_group % width);
+  const uint32_t heads_left = static_cast<uint32_t>(call.batch_heads) - group * head_group;
+  const uint32_t width = heads_left < head_group ? heads_left : head_group;
+  const int batch_head = static_cast<int>(group * head_group + in_group % width);
   Tile tile;
   tile.valid = 1;
   tile.first_row = static_cast<int>(row_tiles - 1 - in_group / width) * kBlockM;
@@ -381,7 +391,7 @@ __device__ __forceinline__ uint32_t draw_tile(uint32_t *tile_counter, uint32_t t
 
 // Draw tiles and keep the rings full. Runs in one thread.
 __device__ void produce(SharedStorage &shared, const Call &call, const CUtensorMap *q_map,
-                        const CUtensorMap *k_map, const CUtensorMap *v_map,
+                        const CUtensorMap *k_map, const CUtensorMap *v_map, uint32_t head_group,
                         uint32_t *tile_counter) {
   const uint32_t row_tiles = static_cast<uint32_t>((call.seq_q + kBlockM - 1) / kBlockM);
   const uint32_t tiles = row_tiles * static_cast<uint32_t>(call.batch_heads);
@@ -397,7 +407,7 @@ __device__ void produce(SharedStorage &shared, const Call &call, const CUtensorM
       mbarrier_arrive(q_full);
       return;
     }
-    const Tile tile = describe_tile(call, number, row_tiles);
+    const Tile tile = describe_tile(call, number, row_tiles, head_group);
     shared.tiles[queries.stage] = tile;
     // The arrival publishes the Tile; the phase completes when the queries have landed too.
     mbarrier_arrive_expect_tx(q_full, sizeof(shared.q[0]));
@@ -438,6 +448,9 @@ struct Rows {
   uint32_t q[kHeadDim / kMmaK][4];  // queries, likewise
   float maximum[2];                 // of the scores so far, or a little less; see softmax
   float sum[2];                     // of the weights so far, over this thread's columns
+  float base[2];                    // what scaled scores are reduced by; see weigh
+  float sum_before[2];              // of the weights without the last block's
+  uint32_t step;                    // number of blocks weighed
 };
 
 __device__ __forceinline__ void clear_rows(Rows &rows) {
@@ -469,10 +482,18 @@ __device__ __forceinline__ void mask_scores(Rows &rows, const Call &call, const 
   }
 }
 
+// Finish the scores of a block: the formula, and the mask where it may cut the block.
+template <bool kMasked>
+__device__ __forceinline__ void finish_scores(Rows &rows, const Call &call, const Tile &tile,
+                                              int row, int block, int lane) {
+  if (kMasked) {
+    mask_scores(rows, call, tile, row, block, lane);
+  }
+}
+
 // Turn scores into weights exp2(factor * (score - maximum)), and bring maximum and sum up to date.
 // `correction` receives the factor that makes earlier sums comparable. The maximum is raised only
-// when it lags by more than kSlack binary orders: weights stay below 2^kSlack, quotients are the
-// same, and most blocks need no correction.
+// when it lags by more than kSlack binary orders: quotients are the same.
 __device__ __forceinline__ void softmax(Rows &rows, float factor, float (&correction)[2]) {
   float origin[2];  // the maximum; 0 for a row that has seen no key, since -inf - -inf is no number
   float base[2];    // what a scaled score is reduced by
@@ -491,6 +512,7 @@ __device__ __forceinline__ void softmax(Rows &rows, float factor, float (&correc
     rows.maximum[half] = raise ? top : rows.maximum[half];
     origin[half] = rows.maximum[half] == -INFINITY ? 0.0f : rows.maximum[half];
     base[half] = origin[half] * factor;
+    rows.base[half] = fabsf(rows.maximum[half] * factor) <= kLarge ? base[half] : kNoBase;
   }
   if (fmaxf(fabsf(base[0]), fabsf(base[1])) > kLarge) {
     // The product's rounding would be seen in every weight: subtract before multiplying.
@@ -512,6 +534,31 @@ __device__ __forceinline__ void softmax(Rows &rows, float factor, float (&correc
     }
     rows.sum[half] = rows.sum[half] * correction[half] + sum;
   }
+}
+
+// The same in fewer instructions, by the maximum of the blocks before: most blocks hold no score
+// far above it. Where one does, and in rows without a base, weights are so large that their sum
+// over this thread's columns is above kMostWeight or no number: then false.
+template <bool kMasked>
+__device__ __forceinline__ bool weigh(Rows &rows, const Call &call, const Tile &tile, int row,
+                                      int block, int lane) {
+  finish_scores<kMasked>(rows, call, tile, row, block, lane);
+  const float factor = call.scale * kLog2E;
+  float sums[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int e = half * 2; e < kBlockN / 2; e += e % 2 == 0 ? 1 : 3) {
+      const float term = -rows.base[half];
+      rows.s[e] = exp2_approx(fmaf(rows.s[e], factor, term));
+      sum += rows.s[e];
+    }
+    sums[half] = sum;
+    rows.sum_before[half] = rows.sum[half];
+    rows.sum[half] += sum;
+  }
+  return sums[0] <= kMostWeight && sums[1] <= kMostWeight;
 }
 
 // Round the weights to elements: an accumulator's layout is that of a left side.
@@ -568,24 +615,52 @@ __device__ __forceinline__ bool take_tile(SharedStorage &shared, Rows &rows, Til
 
 // Issue s = Q K^T for the keys of a stage.
 __device__ __forceinline__ void issue_scores(SharedStorage &shared, Rows &rows, int stage) {
+  constexpr uint64_t kSliceStep = sizeof(shared.k[0][0]) / 16;  // in a descriptor's unit
+  constexpr uint64_t kMmaStep = kMmaK * sizeof(Element) / 16;
+  const uint64_t first = matrix_descriptor(shared.k[stage], 0);
   wgmma_fence();
 #pragma unroll
   for (int step = 0; step < kHeadDim / kMmaK; ++step) {
-    const Element *keys = &shared.k[stage][step / 4][0][step % 4 * kMmaK];
-    wgmma_scores(rows.s, rows.q[step], matrix_descriptor(keys, 0), step > 0);
+    const uint64_t keys = first + step / 4 * kSliceStep + step % 4 * kMmaStep;
+    wgmma_scores(rows.s, rows.q[step], keys, step > 0);
   }
   wgmma_commit();
 }
 
 // Issue o += P V for the values of a stage.
 __device__ __forceinline__ void issue_output(SharedStorage &shared, Rows &rows, int stage) {
+  constexpr uint64_t kMmaStep = kMmaK * sizeof(shared.v[0][0][0]) / 16;  // in a descriptor's unit
+  const uint64_t first = matrix_descriptor(shared.v[stage], sizeof(shared.v[0][0]));
   wgmma_fence();
 #pragma unroll
   for (int step = 0; step < kBlockN / kMmaK; ++step) {
-    const Element *values = shared.v[stage][0][step * kMmaK];
-    wgmma_output(rows.o, rows.p[step], matrix_descriptor(values, sizeof(shared.v[0][0])));
+    wgmma_output(rows.o, rows.p[step], first + step * kMmaStep);
   }
   wgmma_commit();
+}
+
+// Where a row's maximum lagged too far behind the scores of a block, compute its scores again, with
+// the care that they need. All warps of the consumer have weighed the block, and agree.
+template <bool kMasked>
+__device__ __forceinline__ void settle_block(SharedStorage &shared, const Call &call, Rows &rows,
+                                             const Ring<kStages> &ring, const Tile &tile,
+                                             int consumer, int thread, int row, int block) {
+  const uint4 far = *reinterpret_cast<const uint4 *>(shared.far[rows.step % 2][consumer]);
+  if (far.x == rows.step || far.y == rows.step || far.z == rows.step || far.w == rows.step) {
+    rows.sum[0] = rows.sum_before[0];
+    rows.sum[1] = rows.sum_before[1];
+    issue_scores(shared, rows, ring.stage);
+    wgmma_wait<0>();
+    finish_scores<kMasked>(rows, call, tile, row, block, thread % 32);
+    float correction[2];
+    softmax(rows, call.scale * kLog2E, correction);
+    scale_output(rows, correction);
+    pack_weights(rows);
+  }
+  // The scores of the block are used; its keys may be overwritten.
+  if (thread == 0) {
+    mbarrier_arrive(&shared.k_empty[ring.stage]);
+  }
 }
 
 // One more block of a tile: issue its scores and the output product of the block before; then
@@ -599,22 +674,21 @@ __device__ __forceinline__ void next_block(SharedStorage &shared, const Call &ca
   // The keys of this block have landed.
   mbarrier_wait(&shared.k_full[ring.stage], ring.parity);
   wait_turn(consumer);
+  settle_block<true>(shared, call, rows, before, tile, consumer, thread, row, block + 1);
   issue_scores(shared, rows, ring.stage);
   // The values of the block before have landed.
   mbarrier_wait(&shared.v_full[before.stage], before.parity);
   issue_output(shared, rows, before.stage);
   pass_turn(consumer);
 
-  // The scores are computed; their keys may be overwritten.
+  // The scores are computed.
   wgmma_wait<1>();
-  if (thread == 0) {
-    mbarrier_arrive(&shared.k_empty[ring.stage]);
+  ++rows.step;
+  const bool near = weigh<kMasked>(rows, call, tile, row, block, thread % 32);
+  const bool far = __any_sync(0xffffffff, !near);
+  if (far && thread % 32 == 0) {
+    shared.far[rows.step % 2][consumer][thread / 32] = rows.step;
   }
-  if (kMasked) {
-    mask_scores(rows, call, tile, row, block, thread % 32);
-  }
-  float correction[2];
-  softmax(rows, call.scale * kLog2E, correction);
 
   // The output product is computed; its values may be overwritten, and p is free.
   wgmma_wait<0>();
@@ -622,9 +696,6 @@ __device__ __forceinline__ void next_block(SharedStorage &shared, const Call &ca
     mbarrier_arrive(&shared.v_empty[before.stage]);
   }
   pack_weights(rows);
-  if (__any_sync(0xffffffff, correction[0] != 1.0f || correction[1] != 1.0f)) {
-    scale_output(rows, correction);
-  }
 }
 
 // Store this warp's rows of the result through its own part of shared memory.
@@ -662,6 +733,9 @@ __device__ __forceinline__ void store_output(SharedStorage &shared, const CUtens
       tma_commit();
     }
   }
+  // The lanes are together again, as the compiler has to see to keep descriptors in registers that
+  // a warp has in common.
+  __syncwarp();
 }
 
 // End a tile: the output product of its last block, issued behind the first scores of the next tile
@@ -699,13 +773,6 @@ __device__ __forceinline__ void finish_tile(SharedStorage &shared, const Call &c
     sum += __shfl_xor_sync(0xffffffff, sum, 2);
     inverse[half] = sum == 0.0f ? 0.0f : 1.0f / sum;
   }
-  if (!kLast) {
-    // The next tile's first scores are computed; their keys may be overwritten.
-    wgmma_wait<1>();
-    if (thread == 0) {
-      mbarrier_arrive(&shared.k_empty[ring.stage]);
-    }
-  }
   // The output is computed; the values may be overwritten.
   wgmma_wait<0>();
   if (thread == 0) {
@@ -723,6 +790,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const Call &call,
   Rows rows;
   Ring<kQueryStages> queries = {0, 0};
   Ring<kStages> ring = {0, 0};
+  rows.step = 0;
   Tile tile;
   if (!take_tile(shared, rows, tile, queries, warp)) {
     return;
@@ -736,21 +804,18 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const Call &call,
   wait_turn(consumer);
   issue_scores(shared, rows, ring.stage);
   pass_turn(consumer);
-  // The scores are computed; their keys may be overwritten.
   wgmma_wait<0>();
-  if (thread == 0) {
-    mbarrier_arrive(&shared.k_empty[ring.stage]);
-  }
 
   for (;;) {
     // Begin the tile with the scores that are there, those of its last block.
     const int row = tile.first_row + warp * kWarpM + lane / 4;
     int block = tile.end_block - 1;
     clear_rows(rows);
-    mask_scores(rows, call, tile, row, block, lane);
+    finish_scores<true>(rows, call, tile, row, block, lane);
     float correction[2];
     softmax(rows, call.scale * kLog2E, correction);
     pack_weights(rows);
+    ++rows.step;
 
     // Blocks that the end of some row's keys cuts, then those that every row sees whole.
     const int whole_end = end_key(call, tile.first_row) / kBlockN;
@@ -770,6 +835,9 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const Call &call,
       next_block<true>(shared, call, rows, ring, tile, consumer, thread, row, block);
     }
 
+    // All warps have weighed the last block.
+    named_barrier_sync(1 + kConsumers + consumer, 128);
+    settle_block<true>(shared, call, rows, ring, tile, consumer, thread, row, tile.first_block);
     const Tile done = tile;
     if (!take_tile(shared, rows, tile, queries, warp)) {
       finish_tile<true>(shared, call, o_map, rows, ring, done, consumer, thread);
@@ -806,13 +874,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     tilegen_attention_bf16_d128_fd7bbaf_128x128_s2_sm90a_kernel(
         const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
         const __grid_constant__ CUtensorMap v_map, const __grid_constant__ CUtensorMap o_map,
-        const Call call, uint32_t *tile_counter) {
+        const Call call, uint32_t head_group, uint32_t *tile_counter) {
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
-  const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
+  // The same in all lanes, and the compiler sees that it is.
+  const int warpgroup = static_cast<int>(__reduce_max_sync(0xffffffff, threadIdx.x / 128));
   const int thread = static_cast<int>(threadIdx.x) % 128;
 
   if (threadIdx.x == 0) {
+    for (int place = 0; place < 2 * kConsumers; ++place) {
+      *reinterpret_cast<uint4 *>(shared.far[place / kConsumers][place % kConsumers]) = uint4{};
+    }
     for (int stage = 0; stage < kQueryStages; ++stage) {
       mbarrier_init(&shared.q_full[stage], 1);
       mbarrier_init(&shared.q_empty[stage], kBlockM / kWarpM);
@@ -828,10 +900,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   // Nobody touches a barrier before all are initialised.
   __syncthreads();
 
+  // What the kernels before this one in the stream wrote is visible; nothing of it was read so far.
+  // The next kernel may start on processors that this one no longer fills.
+  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+
   if (warpgroup == 0) {
     setmaxnreg_dec<kProducerRegisters>();
     if (thread == 0) {
-      produce(shared, call, &q_map, &k_map, &v_map, tile_counter);
+      produce(shared, call, &q_map, &k_map, &v_map, head_group, tile_counter);
     }
   } else {
     setmaxnreg_inc<kConsumerRegisters>();
@@ -996,14 +1072,24 @@ extern "C" cudaError_t tilegen_attention_bf16_d128_fd7bbaf_128x128_s2_sm90a(
     return error;
   }
   const int64_t tiles = (seq_q + kBlockM - 1) / kBlockM * batch * heads;
+  const int64_t head_bytes = seq_k * (kHeadDim + kValueDim) * static_cast<int64_t>(sizeof(Element));
+  int64_t head_group = kGroupBytes / head_bytes * call.heads_per_kv;
+  head_group = head_group < kHeadGroup ? head_group : kHeadGroup;
+  head_group = head_group > kLeastGroup ? head_group : kLeastGroup;
   const unsigned blocks = static_cast<unsigned>(tiles < processors ? tiles : processors);
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(blocks);
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = sizeof(SharedStorage);
   config.stream = stream;
+  // The kernel may start while the one before it in the stream ends: it waits before it reads.
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, kernel, q_map, k_map, v_map, o_map, call,
-                            static_cast<uint32_t *>(workspace));
+                            static_cast<uint32_t>(head_group), static_cast<uint32_t *>(workspace));
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

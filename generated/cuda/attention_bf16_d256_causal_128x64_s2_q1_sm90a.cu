@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s2 q1
-// Inputs    4dc1dac6299e  (command, templates and emitter)
-// Body      1aa014167c76  (everything below this comment)
+// Inputs    1e89abec0d4d  (command, templates and emitter)
+// Body      7f0ea0bbfcf4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d256_causal_128x64_s2_q1_sm90a.h"
@@ -50,7 +50,9 @@ constexpr int kBlockM = 128;     // queries of a tile
 constexpr int kBlockN = 64;     // keys of a block
 constexpr int kStages = 2;       // blocks of keys, and of values, in flight
 constexpr int kQueryStages = 1;  // tiles of queries in shared memory
-constexpr int kHeadGroup = 16;    // heads whose tiles run together
+constexpr int kHeadGroup = 16;    // most heads whose tiles run together
+constexpr int kLeastGroup = 8;    // fewest
+constexpr int64_t kGroupBytes = 25165824;  // of their keys and values, which stay in L2
 
 // Derived.
 constexpr int kConsumerM = 64;                                 // queries of a consumer
@@ -69,8 +71,9 @@ constexpr int kProducerRegisters = 24;
 constexpr int kConsumerRegisters = 240;
 
 constexpr float kLog2E = 1.4426950408889634f;
-constexpr float kSlack = 8.0f;     // binary orders by which a row's maximum may lag; see softmax
-constexpr float kLarge = 1024.0f;  // binary orders from which scores lose digits when scaled
+// Scores become weights in binary orders; see softmax.
+constexpr float kSlack = 8.0f;       // by which a row's maximum may lag when it is looked for
+constexpr float kLarge = 1024.0f;    // from which scaled scores lose digits
 
 // Sizes and scalars of the call.
 struct Call {
@@ -353,16 +356,16 @@ __device__ __forceinline__ int end_key(const Call &call, int row) {
   return clamp_key(call, i + 1);
 }
 
-// Where a tile lies and which keys it needs. Heads come in groups of kHeadGroup; inside a group the
+// Where a tile lies and which keys it needs. Heads come in groups of head_group; inside a group the
 // last queries of every head come first: under a causal mask they see most keys.
 __device__ __forceinline__ Tile describe_tile(const Call &call, uint32_t number,
-                                              uint32_t row_tiles) {
-  const uint32_t group_tiles = row_tiles * kHeadGroup;
+                                              uint32_t row_tiles, uint32_t head_group) {
+  const uint32_t group_tiles = row_tiles * head_group;
   const uint32_t group = number / group_tiles;
   const uint32_t in_group = number % group_tiles;
-  const uint32_t heads_left = static_cast<uint32_t>(call.batch_heads) - group * kHeadGroup;
-  const uint32_t width = heads_left < kHeadGroup ? heads_left : kHeadGroup;
-  const int batch_head = static_cast<int>(group * kHeadGroup + in_group % width);
+  const uint32_t heads_left = static_cast<uint32_t>(call.batch_heads) - group * head_group;
+  const uint32_t width = heads_left < head_group ? heads_left : head_group;
+  const int batch_head = static_cast<int>(group * head_group + in_group % width);
   Tile tile;
   tile.valid = 1;
   tile.first_row = static_cast<int>(row_tiles - 1 - in_group / width) * kBlockM;
@@ -382,7 +385,7 @@ __device__ __forceinline__ uint32_t draw_tile(uint32_t *tile_counter, uint32_t t
 
 // Draw tiles and keep the rings full. Runs in one thread.
 __device__ void produce(SharedStorage &shared, const Call &call, const CUtensorMap *q_map,
-                        const CUtensorMap *k_map, const CUtensorMap *v_map,
+                        const CUtensorMap *k_map, const CUtensorMap *v_map, uint32_t head_group,
                         uint32_t *tile_counter) {
   const uint32_t row_tiles = static_cast<uint32_t>((call.seq_q + kBlockM - 1) / kBlockM);
   const uint32_t tiles = row_tiles * static_cast<uint32_t>(call.batch_heads);
@@ -398,7 +401,7 @@ __device__ void produce(SharedStorage &shared, const Call &call, const CUtensorM
       mbarrier_arrive(q_full);
       return;
     }
-    const Tile tile = describe_tile(call, number, row_tiles);
+    const Tile tile = describe_tile(call, number, row_tiles, head_group);
     shared.tiles[queries.stage] = tile;
     // The arrival publishes the Tile; the phase completes when the queries have landed too.
     mbarrier_arrive_expect_tx(q_full, sizeof(shared.q[0]));
@@ -436,7 +439,8 @@ struct Rows {
   float s[kBlockN / 2];             // scores of the block in work, then their weights
   float o[kValueDim / 2];           // sum of weights times values
   uint32_t p[kBlockN / kMmaK][4];   // weights of the block before, as left side of a product
-  uint64_t q;                       // queries in shared memory, as described to wgmma
+  int query_stage;                  // of the queries in shared memory
+  int consumer;                     // whose 64 queries they are
   uint64_t *q_empty;                // arrive there when their last scores are computed
   float maximum[2];                 // of the scores so far, or a little less; see softmax
   float sum[2];                     // of the weights so far, over this thread's columns
@@ -470,10 +474,18 @@ __device__ __forceinline__ void mask_scores(Rows &rows, const Call &call, const 
   }
 }
 
+// Finish the scores of a block: the formula, and the mask where it may cut the block.
+template <bool kMasked>
+__device__ __forceinline__ void finish_scores(Rows &rows, const Call &call, const Tile &tile,
+                                              int row, int block, int lane) {
+  if (kMasked) {
+    mask_scores(rows, call, tile, row, block, lane);
+  }
+}
+
 // Turn scores into weights exp2(factor * (score - maximum)), and bring maximum and sum up to date.
 // `correction` receives the factor that makes earlier sums comparable. The maximum is raised only
-// when it lags by more than kSlack binary orders: weights stay below 2^kSlack, quotients are the
-// same, and most blocks need no correction.
+// when it lags by more than kSlack binary orders: quotients are the same.
 __device__ __forceinline__ void softmax(Rows &rows, float factor, float (&correction)[2]) {
   float origin[2];  // the maximum; 0 for a row that has seen no key, since -inf - -inf is no number
   float base[2];    // what a scaled score is reduced by
@@ -551,7 +563,7 @@ __device__ __forceinline__ bool take_tile(SharedStorage &shared, Rows &rows, Til
   if (tile.valid == 0) {
     return false;
   }
-  rows.q = matrix_descriptor(shared.q[queries.stage][0][warp / 4 * kConsumerM], 0);
+  rows.query_stage = queries.stage;
   rows.q_empty = &shared.q_empty[queries.stage];
   queries.advance();
   return true;
@@ -568,28 +580,30 @@ __device__ __forceinline__ void release_queries(const Rows &rows, int lane) {
 
 // Issue s = Q K^T for the keys of a stage.
 __device__ __forceinline__ void issue_scores(SharedStorage &shared, Rows &rows, int stage) {
-  constexpr uint64_t kSliceStep = sizeof(shared.q[0][0]) / 16;  // in a descriptor's unit
+  constexpr uint64_t kQuerySlice = sizeof(shared.q[0][0]) / 16;  // in a descriptor's unit
+  constexpr uint64_t kKeySlice = sizeof(shared.k[0][0]) / 16;
   constexpr uint64_t kMmaStep = kMmaK * sizeof(Element) / 16;
-  // Opaque to the compiler, which would keep the descriptors of all steps in registers.
-  uint64_t first = rows.q;
-  asm volatile("" : "+l"(first));
+  const uint64_t first_query =
+      matrix_descriptor(shared.q[rows.query_stage][0][rows.consumer * kConsumerM], 0);
+  const uint64_t first_key = matrix_descriptor(shared.k[stage], 0);
   wgmma_fence();
 #pragma unroll
   for (int step = 0; step < kHeadDim / kMmaK; ++step) {
-    const uint64_t queries = first + step / 4 * kSliceStep + step % 4 * kMmaStep;
-    const Element *keys = &shared.k[stage][step / 4][0][step % 4 * kMmaK];
-    wgmma_scores(rows.s, queries, matrix_descriptor(keys, 0), step > 0);
+    const uint64_t queries = first_query + step / 4 * kQuerySlice + step % 4 * kMmaStep;
+    const uint64_t keys = first_key + step / 4 * kKeySlice + step % 4 * kMmaStep;
+    wgmma_scores(rows.s, queries, keys, step > 0);
   }
   wgmma_commit();
 }
 
 // Issue o += P V for the values of a stage.
 __device__ __forceinline__ void issue_output(SharedStorage &shared, Rows &rows, int stage) {
+  constexpr uint64_t kMmaStep = kMmaK * sizeof(shared.v[0][0][0]) / 16;  // in a descriptor's unit
+  const uint64_t first = matrix_descriptor(shared.v[stage], sizeof(shared.v[0][0]));
   wgmma_fence();
 #pragma unroll
   for (int step = 0; step < kBlockN / kMmaK; ++step) {
-    const Element *values = shared.v[stage][0][step * kMmaK];
-    wgmma_output(rows.o, rows.p[step], matrix_descriptor(values, sizeof(shared.v[0][0])));
+    wgmma_output(rows.o, rows.p[step], first + step * kMmaStep);
   }
   wgmma_commit();
 }
@@ -619,9 +633,7 @@ __device__ __forceinline__ void next_block(SharedStorage &shared, const Call &ca
   if (block == tile.first_block) {
     release_queries(rows, thread % 32);
   }
-  if (kMasked) {
-    mask_scores(rows, call, tile, row, block, thread % 32);
-  }
+  finish_scores<kMasked>(rows, call, tile, row, block, thread % 32);
   float correction[2];
   softmax(rows, call.scale * kLog2E, correction);
 
@@ -671,6 +683,9 @@ __device__ __forceinline__ void store_output(SharedStorage &shared, const CUtens
       tma_commit();
     }
   }
+  // The lanes are together again, as the compiler has to see to keep descriptors in registers that
+  // a warp has in common.
+  __syncwarp();
 }
 
 // End a tile: the output product of its last block, issued behind the first scores of the next tile
@@ -708,13 +723,6 @@ __device__ __forceinline__ void finish_tile(SharedStorage &shared, const Call &c
     sum += __shfl_xor_sync(0xffffffff, sum, 2);
     inverse[half] = sum == 0.0f ? 0.0f : 1.0f / sum;
   }
-  if (!kLast) {
-    // The next tile's first scores are computed; their keys may be overwritten.
-    wgmma_wait<1>();
-    if (thread == 0) {
-      mbarrier_arrive(&shared.k_empty[ring.stage]);
-    }
-  }
   // The output is computed; the values may be overwritten.
   wgmma_wait<0>();
   if (thread == 0) {
@@ -732,6 +740,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const Call &call,
   Rows rows;
   Ring<kQueryStages> queries = {0, 0};
   Ring<kStages> ring = {0, 0};
+  rows.consumer = consumer;
   Tile tile;
   if (!take_tile(shared, rows, tile, queries, warp)) {
     return;
@@ -745,21 +754,21 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const Call &call,
   wait_turn(consumer);
   issue_scores(shared, rows, ring.stage);
   pass_turn(consumer);
-  // The scores are computed; their keys may be overwritten.
   wgmma_wait<0>();
-  if (thread == 0) {
-    mbarrier_arrive(&shared.k_empty[ring.stage]);
-  }
 
   for (;;) {
     // Begin the tile with the scores that are there, those of its last block.
     const int row = tile.first_row + warp * kWarpM + lane / 4;
     int block = tile.end_block - 1;
+    // The keys of the first scores may be overwritten, and the queries after the last scores.
+    if (thread == 0) {
+      mbarrier_arrive(&shared.k_empty[ring.stage]);
+    }
     if (block == tile.first_block) {
       release_queries(rows, lane);
     }
     clear_rows(rows);
-    mask_scores(rows, call, tile, row, block, lane);
+    finish_scores<true>(rows, call, tile, row, block, lane);
     float correction[2];
     softmax(rows, call.scale * kLog2E, correction);
     pack_weights(rows);
@@ -811,10 +820,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     tilegen_attention_bf16_d256_causal_128x64_s2_q1_sm90a_kernel(
         const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
         const __grid_constant__ CUtensorMap v_map, const __grid_constant__ CUtensorMap o_map,
-        const Call call, uint32_t *tile_counter) {
+        const Call call, uint32_t head_group, uint32_t *tile_counter) {
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
   SharedStorage &shared = *reinterpret_cast<SharedStorage *>(shared_bytes);
-  const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
+  // The same in all lanes, and the compiler sees that it is.
+  const int warpgroup = static_cast<int>(__reduce_max_sync(0xffffffff, threadIdx.x / 128));
   const int thread = static_cast<int>(threadIdx.x) % 128;
 
   if (threadIdx.x == 0) {
@@ -833,10 +843,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   // Nobody touches a barrier before all are initialised.
   __syncthreads();
 
+  // What the kernels before this one in the stream wrote is visible; nothing of it was read so far.
+  // The next kernel may start on processors that this one no longer fills.
+  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+
   if (warpgroup == 0) {
     setmaxnreg_dec<kProducerRegisters>();
     if (thread == 0) {
-      produce(shared, call, &q_map, &k_map, &v_map, tile_counter);
+      produce(shared, call, &q_map, &k_map, &v_map, head_group, tile_counter);
     }
   } else {
     setmaxnreg_inc<kConsumerRegisters>();
@@ -1000,14 +1014,24 @@ extern "C" cudaError_t tilegen_attention_bf16_d256_causal_128x64_s2_q1_sm90a(
     return error;
   }
   const int64_t tiles = (seq_q + kBlockM - 1) / kBlockM * batch * heads;
+  const int64_t head_bytes = seq_k * (kHeadDim + kValueDim) * static_cast<int64_t>(sizeof(Element));
+  int64_t head_group = kGroupBytes / head_bytes * call.heads_per_kv;
+  head_group = head_group < kHeadGroup ? head_group : kHeadGroup;
+  head_group = head_group > kLeastGroup ? head_group : kLeastGroup;
   const unsigned blocks = static_cast<unsigned>(tiles < processors ? tiles : processors);
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(blocks);
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = sizeof(SharedStorage);
   config.stream = stream;
+  // The kernel may start while the one before it in the stream ends: it waits before it reads.
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, kernel, q_map, k_map, v_map, o_map, call,
-                            static_cast<uint32_t *>(workspace));
+                            static_cast<uint32_t>(head_group), static_cast<uint32_t *>(workspace));
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

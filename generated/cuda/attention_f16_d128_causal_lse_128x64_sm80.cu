@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    d321868dd62e  (command, templates and emitter)
+// Inputs    1d8a22fe9d5e  (command, templates and emitter)
 // Body      484c7bd95e72  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

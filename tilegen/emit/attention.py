@@ -9,11 +9,12 @@ from tilegen import formula as fl
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import helper_texts, includes_for, print_expr, print_statements
 from tilegen.emit.c_expr.wrap import wrap
-from tilegen.emit.filters import comment
+from tilegen.emit.filters import c_float, comment
 from tilegen.plans.base import Plan
 from tilegen.problems.attention import Attention
 from tilegen.problems.attention_formulas import INDICES, AttentionFormula
 from tilegen.problems.attention_mask import KeyRange, Linear, is_distance, key_range
+from tilegen.problems.attention_score import CappedScore, SlopedScore, short_score
 
 # Positions as floats: the conversion is one of the slow instructions, an addition is not.
 _WHOLE = """// A whole number of a size up to 2^22 as a float.
@@ -25,6 +26,13 @@ __device__ __forceinline__ float whole(int number) {
 _SOFTCAP = """// cap * tanh(x / cap) from the hardware's exponential, within cap * 2^-21.
 __device__ __forceinline__ float softcap(float x, float cap) {
   return cap - __fdividef(2.0f * cap, 1.0f + exp2_approx(x * (2.0f * kLog2E / cap)));
+}"""
+
+# The whole of a capped score, in units of its cap: relative error 2^-11 (PTX ISA, tanh).
+_TANH = """__device__ __forceinline__ float tanh_approx(float x) {
+  float y;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }"""
 
 _HEADERS = {"__half": "<cuda_fp16.h>", "__nv_bfloat16": "<cuda_bf16.h>"}
@@ -43,7 +51,12 @@ def context(plan: Plan) -> dict[str, Any]:
     position = _position_type(keys) if cuda else "int64_t"
     ends = _bound_lines(problem, keys.ends, call, "end", position)
     firsts = _bound_lines(problem, keys.firsts, call, "first", position)
+    short = short_score(problem) if cuda else None
     score = _function(problem.score_formula(), "score", problem.shifted, cuda, call)
+    unit = "1.0f" if problem.score else f"{call}scale"
+    if isinstance(short, CappedScore):
+        unit = c_float(short.cap)
+        score |= {"lines": [f"return tanh_approx(s * ({call}scale / {unit}));"], "own": [_TANH]}
     rest = _function(keys.rest, "mask", problem.shifted, cuda, call)
     backend = plan.target.backend
     helpers = helper_texts([*plan.helpers, *score["helpers"], *rest["helpers"]], backend)
@@ -64,7 +77,8 @@ def context(plan: Plan) -> dict[str, Any]:
         "position_type": position,
         "has_first": int(bool(keys.firsts)),
         "formula_comment": comment(_mask_sentence(problem)),
-        "score_comment": comment(f"The score: {problem.score}.") if problem.score else "",
+        "score_comment": _score_comment(problem, short),
+        **_slope_names(problem, short),
         "mask_comment": comment(f"What ranges do not say of the mask: {problem.mask}."),
         "call_members": tensors.members(arrays, scalars, cuda),
         "call_assignments": tensors.assignments(arrays, scalars, cuda),
@@ -72,12 +86,13 @@ def context(plan: Plan) -> dict[str, Any]:
         "has_sinks": int(problem.sinks),
         **_page_names(problem, cuda),
         # A formula's score is in natural units; without one the scale is folded into the exponential.
-        "weight_factor": "kLog2E" if problem.score else f"{call}scale * kLog2E",
+        "weight_factor": "kLog2E" if unit == "1.0f" else f"{unit} * kLog2E",
+        "score_scale": "" if isinstance(short, CappedScore) else f" * {call}scale",
         "score_factor": f"{call}scale" if problem.score else f"{call}scale * kLog2E",
         "reads_row_end": int(any(_reads_row(term) for term in keys.ends)),
         **_batch_names(keys, cuda),
         "reads_row_first": int(any(_reads_row(term) for term in keys.firsts)),
-        "score_unit": "1.0f" if problem.score else f"{call}scale",
+        "score_unit": unit,
     }
 
 
@@ -192,6 +207,38 @@ def _distances(
 
     statements = tuple(replace(s, value=fl.transform(s.value, change)) for s in typed.statements)
     return replace(typed, statements=statements), found
+
+
+def _score_comment(problem: Attention, short: CappedScore | SlopedScore | None) -> str:
+    if not problem.score:
+        return ""
+    rest = ""
+    if isinstance(short, CappedScore):
+        rest = (
+            f" In units of {short.cap:g}, which the exponential multiplies with; s is not scaled."
+        )
+    return comment(f"The score: {problem.score}.{rest}")
+
+
+def _slope_names(
+    problem: Attention, short: CappedScore | SlopedScore | None
+) -> dict[str, str | int | list[str]]:
+    """A sloped score's factor and distance as bodies of functions, and its growth from key to key."""
+    f = problem.score_formula()
+    if f is None or not isinstance(short, SlopedScore) or _divides(f):
+        return {"sloped": 0, "slope_lines": [], "distance_lines": [], "slope_step": ""}
+    slope = fl.Unary("-", short.slope, dtype=short.slope.dtype) if short.negative else short.slope
+    bodies = []
+    for value in (slope, short.distance):
+        last = replace(f.typed.statements[-1], value=value)
+        part = replace(f, typed=replace(f.typed, statements=(last,)))
+        bodies.append(_function(part, "score", problem.shifted, True, "call.")["lines"])
+    return {
+        "sloped": 1,
+        "slope_lines": bodies[0],
+        "distance_lines": bodies[1],
+        "slope_step": "slope" if short.rises else "-slope",
+    }
 
 
 def _divides(f: AttentionFormula) -> bool:

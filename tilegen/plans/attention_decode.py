@@ -41,6 +41,7 @@ class DecodeAttentionPlan(Plan):
     merge_groups: int
     merge_threads: int
     blocks_per_processor: int
+    overlaps: int  # whether a kernel may start while the one before it ends
     q_bytes: int
     block_bytes: int
     element: str
@@ -82,6 +83,7 @@ class DecodeAttentionPlan(Plan):
             merge_groups=groups,
             merge_threads=groups * problem.value_dim // MERGE_COLUMNS,
             blocks_per_processor=max(1, min(resident, fits, 4)),
+            overlaps=int("tma" in target.features),
             q_bytes=shared["q"],
             block_bytes=shared["blocks"],
             mma_types=f"f32.{kind}.{kind}.f32",

@@ -17,6 +17,15 @@ from tilegen.problems.attention import Attention
 from tilegen.schedules.attention_wgmma import REGISTERS, SPAN, WgmmaAttention
 from tilegen.targets import CudaTarget
 
+# What the weights of a row in one thread's columns may add up to before its maximum is raised: each stays
+# below the largest half, and far below what the output's float sums hold.
+MOST_WEIGHT = {"f16": "32768.0f", "bf16": "4294967296.0f"}
+
+# Heads of a group at least, and bytes of their keys and values, without and with a mask: tiles of different
+# length, longest first, want more heads (measured on an H200, whose L2 has 60 MB in two halves).
+LEAST_GROUP = {False: 4, True: 8}
+GROUP_BYTES = {False: 8 << 20, True: 24 << 20}
+
 
 @dataclass(frozen=True)
 class WgmmaAttentionPlan(Plan):
@@ -31,6 +40,8 @@ class WgmmaAttentionPlan(Plan):
     consumers: int
     threads: int
     head_group: int
+    least_group: int
+    group_bytes: int
     head_slices: int
     value_slices: int
     output_slices: int
@@ -47,6 +58,7 @@ class WgmmaAttentionPlan(Plan):
     mma_types: str
     map_type: str
     queries_part: str
+    most_weight: str
 
     template: ClassVar[str] = "cuda/attention_wgmma.cu.j2"
     uses_workspace: ClassVar[bool] = True
@@ -61,6 +73,7 @@ class WgmmaAttentionPlan(Plan):
         shared = schedule.shared_bytes(problem)
         producer, consumer = REGISTERS[schedule.consumers]
         kind = problem.dtype.name
+        masked = bool(problem.causal or problem.mask)
         place = "shared" if schedule.query_stages else "registers"
         return cls(
             problem=problem,
@@ -75,6 +88,8 @@ class WgmmaAttentionPlan(Plan):
             consumers=schedule.consumers,
             threads=128 * (schedule.consumers + 1),
             head_group=schedule.head_group,
+            least_group=min(LEAST_GROUP[masked], schedule.head_group),
+            group_bytes=GROUP_BYTES[masked],
             head_slices=ceil_div(problem.head_dim, SPAN),
             value_slices=ceil_div(problem.value_dim, SPAN),
             output_slices=shared["o"] // (m * SPAN * 2),
@@ -88,6 +103,7 @@ class WgmmaAttentionPlan(Plan):
             mma_types=f"f32.{kind}.{kind}",
             map_type="FLOAT16" if kind == "f16" else "BFLOAT16",
             queries_part=f"cuda/parts/attention_wgmma_queries_{place}.cuh.j2",
+            most_weight=MOST_WEIGHT[kind],
             **element_names(problem),
         )
 

@@ -86,9 +86,18 @@ def weigh(
         value = np.broadcast_to(value, (1, 1, seq_q, seq_k))[0, 0]
         if f.role == "score":
             s, error = value, np.broadcast_to(bound, (1, 1, seq_q, seq_k))[0, 0]
+            error = error + _approximation(problem) * np.abs(s)
         else:
             seen = seen & value.astype(bool)
     return Head(np.where(seen, s, -np.inf), np.where(seen, error, 0.0), q, k, v)
+
+
+def _approximation(problem: Attention) -> float:
+    """Relative error of a score that kernels for half precision take from an approximate instruction."""
+    from tilegen.problems.attention_score import CappedScore, short_score
+
+    capped = problem.dtype is not F32 and isinstance(short_score(problem), CappedScore)
+    return 2.0**-11 if capped else 0.0
 
 
 def _keys(problem: Attention, arrays: Arrays, name: str, b: int, kv_head: int) -> np.ndarray:

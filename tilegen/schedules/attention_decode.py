@@ -46,8 +46,8 @@ class DecodeAttention(Schedule):
     )
     warps: int = option(4, "Warps of a thread block; each has blocks of its own.", kind=int)
     blocks: int = option(
-        264,
-        "Thread blocks that a call is split into while its keys allow; two for each of 132 processors.",
+        132,
+        "Thread blocks that a call is split into while its keys allow; one for each processor of an H200.",
         kind=int,
         unit="thread blocks",
     )
@@ -72,12 +72,17 @@ class DecodeAttention(Schedule):
 
     @classmethod
     def default(cls, problem: Attention, target: CudaTarget) -> DecodeAttention:
-        # As many bytes a step for narrow heads as for wide ones.
-        first = cls(16, 32) if problem.head_dim + problem.value_dim <= 128 else cls()
-        for found in (first, *cls.candidates(problem, target)):
-            if not found.violations(problem, target):
-                return found
-        return first
+        # One block of threads a processor with all of its shared memory in flight: fewer streams at a time
+        # leave more of a page of memory to each.
+        wide = 64 if problem.head_dim + problem.value_dim <= 128 else 32
+        for block in (wide, wide // 2, 16):
+            for stages in (6, 5, 4, 3):
+                found = cls(16, block, stages)
+                if not found.violations(problem, target):
+                    return found
+        return next(
+            (c for c in cls.candidates(problem, target) if not c.violations(problem, target)), cls()
+        )
 
     def registers(self, problem: Attention) -> int:
         """Registers of a thread: scores, output, and the rest."""
@@ -133,7 +138,7 @@ class DecodeAttention(Schedule):
 
     def tokens(self) -> list[str]:
         words = ["decode", f"{self.rows}x{self.block}", f"s{self.stages}", f"w{self.warps}"]
-        return words + ([f"b{self.blocks}"] if self.blocks != 264 else [])
+        return words + ([f"b{self.blocks}"] if self.blocks != 132 else [])
 
     def tile_extents(self) -> tuple[int, ...]:
         return (self.rows, self.block * self.warps)
@@ -144,5 +149,5 @@ class DecodeAttention(Schedule):
             for warps in (4, 8, 2):
                 for block in (16, 32):
                     for stages in (3, 4, 2):
-                        for blocks in (264, 132, 528):
+                        for blocks in (132, 264, 528):
                             yield cls(rows, block, stages, warps, blocks)
