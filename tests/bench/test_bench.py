@@ -333,3 +333,13 @@ def test_a_gpu_has_one_lock_however_it_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "/nonexistent")
     assert gpu_of("MIG-7/1") == "MIG-7-1"
     gpu_of.cache_clear()
+
+
+def test_an_operator_is_timed_without_a_suite(tilegen):
+    words = ["--target", "c_openmp", "--rounds", "3", "--peers", "numpy"]
+    ran = tilegen("bench", "gemm", *words, "--m", "64", "--n", "48", "--k", "32")
+    assert ran.status == 0, ran.err
+    assert "gemm f32 64x48x32" in ran.out and "numpy" in ran.out
+    assert tilegen("bench", "gemm", "--groups", "large", *words).status == 2
+    missing = tilegen("tune", "gemm", *words[:2])
+    assert missing.status == 2 and "--at m=512,n=512,k=512" in missing.err

@@ -291,7 +291,7 @@ def test_classes_take_turns_from_their_defaults_on_the_same_for_the_same_seed():
 @pytest.mark.parametrize(
     "words, message",
     [
-        (("gemm",), "tuning needs sizes"),
+        (("gemm",), "gemm needs sizes"),
         (("gemm", "--at", "m=1,n=1,k=1", "--tables", "/proc/nowhere"), "cannot write below"),
         (
             ("gemm", "--at", "m=1,n=1,k=1", "--save", "/proc/nowhere/x.json"),

@@ -55,6 +55,12 @@ class BenchCase:
         options, _ = lookup.resolve(self.operator, where, given, tables)
         return KernelSpec.make(self.operator, where, options)
 
+    def without(self, option: str) -> BenchCase:
+        """The same case with one option left open."""
+        return dataclasses.replace(
+            self, options={k: v for k, v in self.options.items() if k != option}
+        )
+
     def label(self) -> str:
         """Short text for tables: options, then sizes."""
         options = " ".join(v for k, v in self.options.items() if k != "schedule")

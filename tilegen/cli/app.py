@@ -41,7 +41,7 @@ COMMANDS = (
     ("plan", plan.plan, options.EXTRA),
     ("verify", verify.verify, options.EXTRA),
     ("simulate", simulate.simulate, options.EXTRA),
-    ("bench", bench.bench, None),
+    ("bench", bench.bench, options.EXTRA),
     ("tune", tune.tune, options.EXTRA),
     ("build", build.build, options.EXTRA),
     ("list", listing.list_kernels, None),

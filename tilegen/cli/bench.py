@@ -11,18 +11,33 @@ from tilegen.bench import table
 from tilegen.bench.page import page as results_page
 from tilegen.bench.run import run_cpu, run_gpu, run_split
 from tilegen.bench.samples import load
-from tilegen.bench.suites import read_suite
 from tilegen.cli import options as opt
+from tilegen.cli.cases import suite, target_here
 from tilegen.cli.console import out, progress
+from tilegen.errors import UsageError
 from tilegen.shared_files import require_writable
-from tilegen.targets import target as find_target
+
+# Sizes of an operator that is named without any.
+SWEEP = (256, 512, 1024, 2048)
 
 
 def bench(
-    suite: Annotated[
-        Optional[Path], typer.Argument(help="A suite, such as benchmarks/suites/gemm_cpu.toml.")
+    context: typer.Context,
+    kernel: Annotated[
+        Optional[str],
+        typer.Argument(
+            metavar="[KERNEL|SUITE]",
+            help="An operator, or a suite, such as benchmarks/suites/gemm_cpu.toml.",
+        ),
     ] = None,
-    target: Annotated[str, typer.Option("--target", "-t", help="Where ours runs.")] = "x86-64-v4",
+    at: Annotated[
+        Optional[str],
+        typer.Option("--at", help="Sizes of an operator, as m=512,n=4096,k=4096."),
+    ] = None,
+    target: Annotated[
+        str,
+        typer.Option("--target", "-t", help="Where ours runs; c_openmp: the best for this CPU."),
+    ] = "c_openmp",
     threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads of everyone.")] = 1,
     rounds: Annotated[
         int, typer.Option("--rounds", min=3, help="Interleaved rounds or pairs.")
@@ -60,6 +75,10 @@ def bench(
     Where a case names no schedule, the model chooses one for its sizes, or with `--tuned` the device's table.
     With `--against`, says of each case whether it is the same, faster, slower or unclear beyond the noise, and
     exits with 1 if one is slower. With `--split`, the peers are the same formula in two or more kernels.
+
+    - `tilegen bench gemm --dtype f32`: squares of 256 to 2048
+    - `tilegen bench softmax --target sm_90a --dtype bf16 --m 32768 --n 4096`
+    - `tilegen bench benchmarks/suites/gemm_cpu.toml --groups 'few*' --save now.json`
     """
     if page is not None:
         page.write_text(results_page(Path("benchmarks/results")), encoding="utf-8", newline="\n")
@@ -72,11 +91,16 @@ def bench(
             require_writable(path.parent, flag)
     if show is not None:
         report = load(show)
-    elif suite is None:
-        raise typer.BadParameter("name a suite, or --show a saved result")
+    elif kernel is None:
+        raise UsageError(
+            "nothing to time", "Name an operator, or a suite, or --show a saved result."
+        )
     else:
-        cases = read_suite(suite).select([g for g in groups.split(",") if g])
-        where = find_target(target)
+        where = target_here(target)
+        # What other libraries are good at on a CPU.
+        defaults = {"dtype": "f32"} if where.backend == "c_openmp" else {}
+        chosen = [g for g in groups.split(",") if g]
+        cases = suite(context, kernel, at, where, chosen, SWEEP, defaults)
         wanted = [p for p in peers.split(",") if p]
         tables = opt.tables_folder()
         with progress(cases.name) as bar:

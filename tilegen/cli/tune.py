@@ -10,16 +10,14 @@ from typing import Annotated, Optional
 import typer
 from rich.progress import Progress
 
-from tilegen import registry
 from tilegen.bench.peers import require_known
-from tilegen.bench.suites import BenchCase, read_suite
+from tilegen.bench.suites import BenchCase
 from tilegen.cli import options as opt
+from tilegen.cli.cases import suite, target_here
 from tilegen.cli.console import out, progress
 from tilegen.errors import UsageError
 from tilegen.shared_files import require_writable
 from tilegen.tables import report
-from tilegen.tables.lookup import parse_sizes
-from tilegen.targets import target as find_target
 from tilegen.tune import device
 from tilegen.tune.executors import places
 from tilegen.tune.refresh import cases as recorded_cases
@@ -108,11 +106,18 @@ def tune(
     if show:
         out.print(report.text(tables))
         return 0
-    where = find_target(target)
+    where = target_here(target)
     every = refresh and kernel is None
     cases, only = [], ""
     if not every:
-        cases, only = _cases(context, kernel, at, target, [g for g in groups.split(",") if g])
+        if kernel is None:
+            raise UsageError(
+                "nothing to tune", "Name an operator with sizes, or a suite, or --refresh."
+            )
+        found = suite(context, kernel, at, where, [g for g in groups.split(",") if g])
+        cases = list(found.cases)
+        if not kernel.endswith(".toml"):
+            cases, only = [cases[0].without("schedule")], cases[0].options.get("schedule", "")
     wanted = None if peers is None else [p for p in peers.split(",") if p and p != "none"]
     require_known(where.backend, wanted or ())
     limit = _budget(budget)
@@ -135,8 +140,8 @@ def tune(
     tuner = Tuner(settings, where_run)
     try:
         with progress("tuning") as bar:
-            found = tuner.run(cases, lambda case: _teller(bar, case))
-        for tuned in found:
+            done = tuner.run(cases, lambda case: _teller(bar, case))
+        for tuned in done:
             _print(tuned)
         for case, why in tuner.failed:
             out.print(f"{case.label()}: not tuned: {why}")
@@ -151,32 +156,6 @@ def tune(
             where_run.close()
     out.print(f"tables: {tables / key}")
     return 1 if tuner.failed else 0
-
-
-def _cases(
-    context: typer.Context, kernel: str | None, at: str | None, target: str, groups: list[str]
-) -> tuple[list[BenchCase], str]:
-    if kernel is None:
-        raise UsageError(
-            "nothing to tune", "Name an operator with sizes, or a suite, or --refresh."
-        )
-    given = opt.with_sizes(opt.given_fields(context, None, None, None, None, None, None))
-    if at is not None and "at" in given:
-        raise UsageError(f"--at {at} and --at {given['at']} both give sizes")
-    at = given.pop("at", at)
-    only = given.pop("schedule", "")
-    if kernel.endswith(".toml"):
-        if given or at:
-            raise UsageError("a suite has its own fields and sizes", "Leave the other options out.")
-        return list(read_suite(Path(kernel)).select(groups).cases), only
-    operator, implied = registry.operator_of(kernel)
-    case = BenchCase(operator, {**implied, **given}, {})
-    problem = case.spec(find_target(target)).problem
-    if at is None:
-        small = {"batch": 1, "heads": 8, "kv_heads": 8}
-        sizes = ",".join(f"{s.name}={small.get(s.name, 512)}" for s in problem.sizes())
-        raise UsageError("tuning needs sizes", f"Give them: --at {sizes}")
-    return [BenchCase(operator, {**implied, **given}, parse_sizes(at, problem))], only
 
 
 def _budget(text: str) -> Budget:
