@@ -15,7 +15,8 @@ from tilegen.verify.guarded import Guarded, fill, guarded
 # Runs a kernel on NumPy arrays, written ones in place.
 Runner = Callable[[Mapping[str, np.ndarray], Mapping[str, float]], None]
 
-# Every array is laid out three ways: dense and aligned, rows padded, and displaced by a unit of the plan.
+# Every array is laid out three ways: dense and aligned, rows padded, and displaced, the first by a unit of the plan
+# and each other by one more than the one before it.
 LAYOUTS = ((0, 0), (3, 0), (0, 1))
 
 
@@ -95,8 +96,8 @@ def prepare(
     drawn = problem.draw(case.sizes, rng)
     scalars = problem.draw_scalars(rng)
     arrays = {}
-    for tensor in problem.tensors():
-        shape, offset = tensor.shape(case.sizes), case.offset * plan.unit
+    for number, tensor in enumerate(problem.tensors(), 1):
+        shape, offset = tensor.shape(case.sizes), case.offset * number * plan.unit
         # Rows are as short as the plan's unit lets them be, and then padded.
         row_pad = case.row_pad * plan.unit + (-shape[-1] % plan.unit if shape else 0)
         place = guarded(tensor.dtype, shape, row_pad=row_pad, offset=offset)
