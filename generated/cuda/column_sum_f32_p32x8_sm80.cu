@@ -3,26 +3,26 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  parts of columns, blocks of 32 x 8 threads
-// Inputs    6a611b284aa7  (command, templates and emitter)
-// Body      47efe6df0df1  (everything below this comment)
+// Inputs    bc2429f7fa5b  (command, templates and emitter)
+// Body      aa1528f65844  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_sum_f32_p32x8_sm80.h"
 
 #include <stdint.h>
 
-// Every column is reduced over m. A block works on 32 x 4 neighbouring columns where strides and
-// addresses permit, else on 32; its 8 rows of threads share the steps along m and meet in shared
-// memory. Where columns are few, their steps are cut into parts, so that there are about 1584
-// blocks; a second kernel combines the parts. The cut depends on the sizes alone, and all is
-// combined in a fixed order: results are the same bits every time.
+// Every column is reduced over m. A block works on 32 x 4 neighbouring columns; its 8 rows of
+// threads share the steps along m and meet in shared memory. Where columns are few, their steps are
+// cut into parts, so that there are about 528 blocks; a second kernel combines the parts. The cut
+// depends on the sizes alone, and all is combined in a fixed order: results are the same bits every
+// time.
 namespace column_sum_f32_p32x8_sm80 {
 
 constexpr int kAcross = 32;  // threads side by side
 constexpr int kThreads = 256;  // of a block
 constexpr int kDown = kThreads / kAcross;  // rows of threads
 constexpr int kVector = 4;  // elements of an access where addresses permit
-constexpr int kBlocks = 1584;  // that columns are cut for, where there are too few of them
+constexpr int kBlocks = 528;  // that columns are cut for, where there are too few of them
 constexpr int kResident = 6;  // blocks of a multiprocessor that have registers enough
 constexpr int kLeast = 4;  // steps of a thread in a part, at least
 
@@ -37,9 +37,23 @@ __device__ __forceinline__ Pack<Element, kWidth> load(const Element *from) {
   return *reinterpret_cast<const Pack<Element, kWidth> *>(from);
 }
 
-template <int kWidth, typename Element>
-__device__ __forceinline__ void store(Element *to, const Pack<Element, kWidth> &values) {
-  *reinterpret_cast<Pack<Element, kWidth> *>(to) = values;
+// A thread's columns are neighbours, in one access, where rows start on whole packs; elsewhere each
+// lies kAcross from the last, so that the threads' single accesses lie side by side.
+template <bool kWhole, typename Element>
+__device__ __forceinline__ Pack<Element, kVector> load_columns(const Element *row, int64_t column,
+                                                               int64_t columns) {
+  if constexpr (kWhole) {
+    return load<kVector>(row + column);
+  } else {
+    Pack<Element, kVector> values = {};
+#pragma unroll
+    for (int element = 0; element < kVector; ++element) {
+      if (column + element * kAcross < columns) {
+        values.at[element] = row[column + element * kAcross];
+      }
+    }
+    return values;
+  }
 }
 
 struct Sum {
@@ -91,11 +105,14 @@ struct Arguments {
 };
 
 // Blocks take parts of the steps of pieces of neighbouring columns, until none is left.
-template <int kWidth>
+template <bool kWhole>
 __device__ __forceinline__ void reduce_parts(
     const Arguments &args,
     const float *__restrict__ x,
     float *__restrict__ y) {
+  constexpr int kWidth = kVector;
+  constexpr int kSpread = kWhole ? 1 : kAcross;  // from one column of a thread to its next
+  constexpr int kFirst = kWhole ? kWidth : 1;  // from a thread's first column to the next thread's
   constexpr int kPiece = kAcross * kWidth;
   __shared__ float partials[kDown][kAcross * kVector];
   const int down = static_cast<int>(threadIdx.x) / kAcross;
@@ -106,7 +123,7 @@ __device__ __forceinline__ void reduce_parts(
 
   for (int64_t item = blockIdx.x; item < pieces * args.parts; item += gridDim.x) {
     const int64_t piece = item % pieces, part = item / pieces;
-    const int64_t column = piece % pieces_of_line * kPiece + threadIdx.x % kAcross * kWidth;
+    const int64_t column = piece % pieces_of_line * kPiece + threadIdx.x % kAcross * kFirst;
     const int64_t line = piece / pieces_of_line;
     const int64_t first_step = part * share + down;
     const int64_t end = (part + 1) * share < length ? (part + 1) * share : length;
@@ -121,7 +138,7 @@ __device__ __forceinline__ void reduce_parts(
     for (int64_t step = column < columns ? first_step : end; step < end; step += kDown) {
       const int64_t m_index = step;
       const float *x_step = x + m_index * args.x_stride_m;
-      const auto x_pack = load<kWidth>(x_step + column);
+      const auto x_pack = load_columns<kWhole>(x_step, column, columns);
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
         const float x_mn = x_pack.at[element];
@@ -132,8 +149,8 @@ __device__ __forceinline__ void reduce_parts(
     const int64_t place = (part * lines + line) * columns + column;
 #pragma unroll
     for (int element = 0; element < kWidth; ++element) {
-      if (down == 0 && column + element < columns) {
-        args.row_sum_parts[place + element] = row_sum[element];
+      if (down == 0 && column + element * kSpread < columns) {
+        args.row_sum_parts[place + element * kSpread] = row_sum[element];
       }
     }
   }
@@ -174,13 +191,13 @@ __device__ __forceinline__ void finish_columns(
 // For arrays whose rows all start on whole accesses.
 extern "C" __global__ void __launch_bounds__(kThreads, kResident)
     tilegen_column_sum_f32_p32x8_sm80_vector(const Arguments args) {
-  reduce_parts<kVector>(args, args.x, args.y);
+  reduce_parts<true>(args, args.x, args.y);
 }
 
 // For any other arrays.
 extern "C" __global__ void __launch_bounds__(kThreads)
-    tilegen_column_sum_f32_p32x8_sm80_scalar(const Arguments args) {
-  reduce_parts<1>(args, args.x, args.y);
+    tilegen_column_sum_f32_p32x8_sm80_spread(const Arguments args) {
+  reduce_parts<false>(args, args.x, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -264,13 +281,13 @@ extern "C" cudaError_t tilegen_column_sum_f32_p32x8_sm80(
   const bool aligned = n % 4 == 0 &&
       reinterpret_cast<uintptr_t>(x) % 16 == 0 &&
       x_stride_m % 4 == 0;
-  const int64_t piece = kAcross * (aligned ? kVector : 1);
+  const int64_t piece = kAcross * kVector;
   const int64_t items = parts * lines * ((columns + piece - 1) / piece);
   const int64_t finishing = (lines * columns + kAcross - 1) / kAcross;
   const int64_t most = 2147483647;
   const auto kernel = aligned
       ? tilegen_column_sum_f32_p32x8_sm80_vector
-      : tilegen_column_sum_f32_p32x8_sm80_scalar;
+      : tilegen_column_sum_f32_p32x8_sm80_spread;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(items < most ? items : most));
   config.blockDim = dim3(kThreads);

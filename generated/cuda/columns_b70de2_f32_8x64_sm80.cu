@@ -3,17 +3,17 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], m)); y[m,n] = e / sum(e, m)
 // Schedule  blocks of 8 x 64 threads
-// Inputs    752027ebc91f  (command, templates and emitter)
-// Body      e5476ff0b049  (everything below this comment)
+// Inputs    9c2ee259f349  (command, templates and emitter)
+// Body      436c9670d6a4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "columns_b70de2_f32_8x64_sm80.h"
 
 #include <stdint.h>
 
-// Every column is reduced over m in 3 passes. A block works on 8 x 4 neighbouring columns where
-// strides and addresses permit, else on 8; its 64 rows of threads share the steps along m and meet
-// in shared memory after each pass, always in the same order.
+// Every column is reduced over m in 3 passes. A block works on 8 x 4 neighbouring columns; its 64
+// rows of threads share the steps along m and meet in shared memory after each pass, always in the
+// same order.
 namespace columns_b70de2_f32_8x64_sm80 {
 
 constexpr int kAcross = 8;  // threads side by side
@@ -43,9 +43,74 @@ __device__ __forceinline__ Pack<Element, kWidth> load(const Element *from) {
   return *reinterpret_cast<const Pack<Element, kWidth> *>(from);
 }
 
+// Store a word to global memory. Left to itself, the compiler stores what it computed one by one
+// in as many accesses.
+__device__ __forceinline__ void store_word(void *to, uint4 word) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(word.x), "r"(word.y),
+               "r"(word.z), "r"(word.w));
+}
+
+__device__ __forceinline__ void store_word(void *to, uint2 word) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(word.x), "r"(word.y));
+}
+
+__device__ __forceinline__ void store_word(void *to, uint32_t word) {
+  asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(word));
+}
+
+template <typename Word, int kWidth, typename Element>
+__device__ __forceinline__ void store_as(Element *to, const Pack<Element, kWidth> &values) {
+  Word word;
+  memcpy(&word, &values, sizeof(word));
+  store_word(to, word);
+}
+
+// Store a pack in one access.
 template <int kWidth, typename Element>
 __device__ __forceinline__ void store(Element *to, const Pack<Element, kWidth> &values) {
-  *reinterpret_cast<Pack<Element, kWidth> *>(to) = values;
+  if constexpr (sizeof(values) == 16) {
+    store_as<uint4>(to, values);
+  } else if constexpr (sizeof(values) == 8) {
+    store_as<uint2>(to, values);
+  } else if constexpr (sizeof(values) == 4) {
+    store_as<uint32_t>(to, values);
+  } else {
+    *reinterpret_cast<Pack<Element, kWidth> *>(to) = values;
+  }
+}
+
+// A thread's columns are neighbours, in one access, where rows start on whole packs; elsewhere each
+// lies kAcross from the last, so that the threads' single accesses lie side by side.
+template <bool kWhole, typename Element>
+__device__ __forceinline__ Pack<Element, kVector> load_columns(const Element *row, int64_t column,
+                                                               int64_t columns) {
+  if constexpr (kWhole) {
+    return load<kVector>(row + column);
+  } else {
+    Pack<Element, kVector> values = {};
+#pragma unroll
+    for (int element = 0; element < kVector; ++element) {
+      if (column + element * kAcross < columns) {
+        values.at[element] = row[column + element * kAcross];
+      }
+    }
+    return values;
+  }
+}
+
+template <bool kWhole, typename Element>
+__device__ __forceinline__ void store_columns(Element *row, int64_t column, int64_t columns,
+                                              const Pack<Element, kVector> &values) {
+  if constexpr (kWhole) {
+    store<kVector>(row + column, values);
+  } else {
+#pragma unroll
+    for (int element = 0; element < kVector; ++element) {
+      if (column + element * kAcross < columns) {
+        row[column + element * kAcross] = values.at[element];
+      }
+    }
+  }
 }
 
 struct Max {
@@ -102,11 +167,14 @@ struct Arguments {
 };
 
 // Blocks take pieces of neighbouring columns, until none is left.
-template <int kWidth>
+template <bool kWhole>
 __device__ __forceinline__ void reduce_columns(
     const Arguments &args,
     const float *__restrict__ x,
     float *__restrict__ y) {
+  constexpr int kWidth = kVector;
+  constexpr int kSpread = kWhole ? 1 : kAcross;  // from one column of a thread to its next
+  constexpr int kFirst = kWhole ? kWidth : 1;  // from a thread's first column to the next thread's
   constexpr int kPiece = kAcross * kWidth;
   __shared__ float partials[kDown][kAcross * kVector];
   const int down = static_cast<int>(threadIdx.x) / kAcross;
@@ -115,7 +183,7 @@ __device__ __forceinline__ void reduce_columns(
   const int64_t pieces = 1 * pieces_of_line;
 
   for (int64_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
-    const int64_t column = piece % pieces_of_line * kPiece + threadIdx.x % kAcross * kWidth;
+    const int64_t column = piece % pieces_of_line * kPiece + threadIdx.x % kAcross * kFirst;
 
     // Pass 1 of 3: row_max = max of x_mn.
     float row_max[kWidth];
@@ -127,7 +195,7 @@ __device__ __forceinline__ void reduce_columns(
     for (int64_t step = column < columns ? down : length; step < length; step += kDown) {
       const int64_t m_index = step;
       const float *x_step = x + m_index * args.x_stride_m;
-      const auto x_pack = load<kWidth>(x_step + column);
+      const auto x_pack = load_columns<kWhole>(x_step, column, columns);
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
         const float x_mn = x_pack.at[element];
@@ -146,7 +214,7 @@ __device__ __forceinline__ void reduce_columns(
     for (int64_t step = column < columns ? down : length; step < length; step += kDown) {
       const int64_t m_index = step;
       const float *x_step = x + m_index * args.x_stride_m;
-      const auto x_pack = load<kWidth>(x_step + column);
+      const auto x_pack = load_columns<kWhole>(x_step, column, columns);
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
         const float x_mn = x_pack.at[element];
@@ -162,7 +230,7 @@ __device__ __forceinline__ void reduce_columns(
       const int64_t m_index = step;
       const float *x_step = x + m_index * args.x_stride_m;
       float *y_step = y + m_index * args.y_stride_m;
-      const auto x_pack = load<kWidth>(x_step + column);
+      const auto x_pack = load_columns<kWhole>(x_step, column, columns);
       Pack<float, kWidth> y_out;
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
@@ -170,7 +238,7 @@ __device__ __forceinline__ void reduce_columns(
         const float e = expf(x_mn - row_max[element]);
         y_out.at[element] = e / row_sum[element];
       }
-      store<kWidth>(y_step + column, y_out);
+      store_columns<kWhole>(y_step, column, columns, y_out);
     }
   }
 }
@@ -178,13 +246,13 @@ __device__ __forceinline__ void reduce_columns(
 // For arrays whose rows all start on whole accesses.
 extern "C" __global__ void __launch_bounds__(kThreads)
     tilegen_columns_b70de2_f32_8x64_sm80_vector(const Arguments args) {
-  reduce_columns<kVector>(args, args.x, args.y);
+  reduce_columns<true>(args, args.x, args.y);
 }
 
 // For any other arrays.
 extern "C" __global__ void __launch_bounds__(kThreads)
-    tilegen_columns_b70de2_f32_8x64_sm80_scalar(const Arguments args) {
-  reduce_columns<1>(args, args.x, args.y);
+    tilegen_columns_b70de2_f32_8x64_sm80_spread(const Arguments args) {
+  reduce_columns<false>(args, args.x, args.y);
 }
 
 }  // namespace columns_b70de2_f32_8x64_sm80
@@ -237,13 +305,13 @@ extern "C" cudaError_t tilegen_columns_b70de2_f32_8x64_sm80(
       x_stride_m % 4 == 0 &&
       reinterpret_cast<uintptr_t>(y) % 16 == 0 &&
       y_stride_m % 4 == 0;
-  const int64_t piece = kAcross * (aligned ? kVector : 1);
+  const int64_t piece = kAcross * kVector;
   const int64_t pieces = 1 * ((args.n + piece - 1) / piece);
   const int64_t most = 2147483647;
   const unsigned blocks = static_cast<unsigned>(pieces < most ? pieces : most);
   const auto kernel = aligned
       ? tilegen_columns_b70de2_f32_8x64_sm80_vector
-      : tilegen_columns_b70de2_f32_8x64_sm80_scalar;
+      : tilegen_columns_b70de2_f32_8x64_sm80_spread;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(blocks);
   config.blockDim = dim3(kThreads);

@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    8e55a8f0f9f0  (command, templates and emitter)
-// Body      38f3907289a9  (everything below this comment)
+// Inputs    dbecad949f72  (command, templates and emitter)
+// Body      b882f144b210  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_v32_l256_sm80.h"
@@ -14,23 +14,22 @@
 // A row takes 3 passes, and stays in the registers of the threads that share it, so that memory is
 // read and written once: 8 threads up to 256 columns, 32 threads up to 1024 columns, 128 threads up
 // to 4096 columns, 256 threads up to 8192 columns. The launcher picks the first of these that holds
-// a row; longer rows are read again in every pass. Accesses are 4 elements wide: where rows do not
-// start on whole packs, packs begin before the row and are cut at its ends; an array that lies
-// otherwise than the first is then read element by element. Sums are taken in a fixed order:
-// results do not depend on the launch.
+// a row; longer rows are read again in every pass. Accesses are 4 elements wide where the rows of
+// all arrays start at one place of a pack, but for the elements outside whole packs at the ends of
+// a row; other rows are read element by element. Sums are taken in a fixed order: results do not
+// depend on the launch.
 namespace softmax_f32_v32_l256_sm80 {
 
 constexpr int kWarp = 32;
 constexpr int kThreads = 128;  // of a block, unless one row needs more
-constexpr int kLongest = 256;  // threads of a block that has one row or less
+constexpr int kLongest = 256;  // threads that share a row, at most
 constexpr int kPartials = 32;  // warps that share a row, at most
 constexpr int kValues = 32;  // elements of a row that a thread holds
 constexpr int kVector = 4;  // elements of an access where addresses permit
 static_assert(kValues % kVector == 0, "a thread holds whole packs");
 
 __device__ constexpr int threads_of_block(int threads_of_row) {
-  const int least = threads_of_row < kThreads ? kThreads : threads_of_row;
-  return least < kLongest ? least : kLongest;
+  return threads_of_row < kThreads ? kThreads : threads_of_row;
 }
 
 // The larger of a and b; NaN if either is NaN.
@@ -55,100 +54,69 @@ __device__ __forceinline__ Pack<Element, kWidth> load(const Element *from) {
   return *reinterpret_cast<const Pack<Element, kWidth> *>(from);
 }
 
+// Store a word to global memory. Left to itself, the compiler stores what it computed one by one
+// in as many accesses.
+__device__ __forceinline__ void store_word(void *to, uint4 word) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(word.x), "r"(word.y),
+               "r"(word.z), "r"(word.w));
+}
+
+__device__ __forceinline__ void store_word(void *to, uint2 word) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(word.x), "r"(word.y));
+}
+
+__device__ __forceinline__ void store_word(void *to, uint32_t word) {
+  asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(word));
+}
+
+template <typename Word, int kWidth, typename Element>
+__device__ __forceinline__ void store_as(Element *to, const Pack<Element, kWidth> &values) {
+  Word word;
+  memcpy(&word, &values, sizeof(word));
+  store_word(to, word);
+}
+
+// Store a pack in one access.
 template <int kWidth, typename Element>
 __device__ __forceinline__ void store(Element *to, const Pack<Element, kWidth> &values) {
-  *reinterpret_cast<Pack<Element, kWidth> *>(to) = values;
-}
-
-// Whether a pack that begins at `column` lies in its row and on an address of its own size.
-template <int kWidth, typename Element, typename Column>
-__device__ __forceinline__ bool is_whole(const Element *from, Column column, Column columns) {
-  const bool inside = column >= 0 && column + kWidth <= columns;
-  return inside && reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) == 0;
-}
-
-// A pack; with kCut it may not be whole: its elements in the row are then read one by one, and put
-// together in words, so that either way a register holds as many of them.
-template <int kWidth, bool kCut, typename Element, typename Column>
-__device__ __forceinline__ Pack<Element, kWidth> load_at(const Element *from, Column column,
-                                                         Column columns) {
-  if constexpr (!kCut) {
-    return load<kWidth>(from);
+  if constexpr (sizeof(values) == 16) {
+    store_as<uint4>(to, values);
+  } else if constexpr (sizeof(values) == 8) {
+    store_as<uint2>(to, values);
+  } else if constexpr (sizeof(values) == 4) {
+    store_as<uint32_t>(to, values);
   } else {
-    using Word = uint32_t;
-    constexpr int kEach = sizeof(Element) < sizeof(Word) ? sizeof(Word) / sizeof(Element) : 1;
-    Pack<Element, kWidth> values = {};
-    if constexpr (kEach == 1) {
-      if (is_whole<kWidth>(from, column, columns)) {
-        return load<kWidth>(from);
-      }
-#pragma unroll
-      for (int element = 0; element < kWidth; ++element) {
-        if (column + element >= 0 && column + element < columns) {
-          values.at[element] = from[element];
-        }
-      }
-    } else {
-      Word words[kWidth / kEach] = {};
-      if (is_whole<kWidth>(from, column, columns)) {
-        values = load<kWidth>(from);
-        memcpy(words, &values, sizeof(values));
-      } else {
-#pragma unroll
-        for (int element = 0; element < kWidth; ++element) {
-          if (column + element >= 0 && column + element < columns) {
-            Word bits = 0;
-            memcpy(&bits, from + element, sizeof(Element));
-            words[element / kEach] |= bits << element % kEach * (8 * sizeof(Element));
-          }
-        }
-      }
-      memcpy(&values, words, sizeof(values));
-    }
-    return values;
+    *reinterpret_cast<Pack<Element, kWidth> *>(to) = values;
   }
 }
 
-template <int kWidth, bool kCut, typename Element, typename Column>
-__device__ __forceinline__ void store_at(Element *to, const Pack<Element, kWidth> &values,
-                                         Column column, Column columns) {
-  if constexpr (kCut) {
-    if (!is_whole<kWidth>(to, column, columns)) {
-#pragma unroll
-      for (int element = 0; element < kWidth; ++element) {
-        if (column + element >= 0 && column + element < columns) {
-          to[element] = values.at[element];
-        }
-      }
-      return;
-    }
-  }
-  store<kWidth>(to, values);
-}
+// How many elements a pass takes at once.
+template <int kElements>
+struct Width {
+  static constexpr int value = kElements;
+};
 
-// Call `take` for the elements of a pack that lie in its row: for all without a question, mostly.
-template <int kWidth, bool kCut, typename Column, typename Take>
-__device__ __forceinline__ void each_inside(Column column, Column columns, const Take &take) {
-  bool whole = true;
-  if constexpr (kCut) {
-    whole = column >= 0 && column + kWidth <= columns;
-  }
-#pragma unroll
-  for (int element = 0; whole && element < kWidth; ++element) {
-    take(element);
-  }
-#pragma unroll
-  for (int element = 0; !whole && element < kWidth; ++element) {
-    if (column + element >= 0 && column + element < columns) {
-      take(element);
-    }
-  }
-}
-
-// Elements from the last address of a whole pack to the start of a row.
+// Elements of a row that stand before its first whole pack.
 template <int kWidth, typename Element>
-__device__ __forceinline__ int elements_askew(const Element *row) {
-  return static_cast<int>(reinterpret_cast<uintptr_t>(row) / sizeof(Element) % kWidth);
+__device__ __forceinline__ int elements_before_packs(const Element *row) {
+  const uintptr_t askew = reinterpret_cast<uintptr_t>(row) / sizeof(Element) % kWidth;
+  return static_cast<int>((kWidth - askew) % kWidth);
+}
+
+// A pack at any address: with kCut it may lie askew, and is then read one by one.
+template <int kWidth, bool kCut, typename Element>
+__device__ __forceinline__ Pack<Element, kWidth> load_near(const Element *from) {
+  if constexpr (kCut) {
+    if (reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) != 0) {
+      Pack<Element, kWidth> values;
+#pragma unroll
+      for (int element = 0; element < kWidth; ++element) {
+        values.at[element] = from[element];
+      }
+      return values;
+    }
+  }
+  return load<kWidth>(from);
 }
 
 struct Max {
@@ -206,11 +174,12 @@ __device__ __forceinline__ void short_rows(
     const Arguments &args,
     const float *__restrict__ x,
     float *__restrict__ y) {
-  // Packs that a thread holds; one more where the first may begin before the row.
-  constexpr int kSteps = kValues / kWidth + (kCut ? 1 : 0);
+  constexpr int kSteps = kValues / kWidth;  // packs that a thread holds
   constexpr int kStride = kThreadsPerRow * kWidth;  // columns from one of them to the next
   constexpr int kBlock = threads_of_block(kThreadsPerRow);
   constexpr int kRows = kBlock > kThreadsPerRow ? kBlock / kThreadsPerRow : 1;  // at a time
+  // Elements at the ends of a row, fewer than a pack on either side, that a thread takes.
+  [[maybe_unused]] constexpr int kEnds = (2 * kWidth - 2 + kThreadsPerRow - 1) / kThreadsPerRow;
   __shared__ float partials[2][kPartials];  // [turn][warp]
   int turn = 0;
   const int lane = static_cast<int>(threadIdx.x) % kThreadsPerRow;
@@ -226,65 +195,119 @@ __device__ __forceinline__ void short_rows(
     const int columns = exists ? static_cast<int>(row_length) : 0;
     const float *x_row = x + row * args.x_stride_m;
     float *y_row = y + row * args.y_stride_m;
-    // Packs begin where they are whole, which may be before the row.
-    const int first_column = lane * kWidth - (kCut ? elements_askew<kWidth>(x_row) : 0);
+    // Whole packs fill the columns from `begin` to `end`.
+    const int before = kCut ? elements_before_packs<kWidth>(x_row) : 0;
+    const int begin = before < columns ? before : columns;
+    const int end = columns - (kCut ? (columns - begin) % kWidth : 0);
+    const int first_column = begin + lane * kWidth;
+    [[maybe_unused]] const auto end_column = [&](int each) {
+      const int place = lane + each * kThreadsPerRow;
+      return place < begin ? place : place - begin + end;
+    };
 
     // Read the row: every access is under way before the first value is used.
-    Pack<float, kWidth> x_pack[kSteps];
+    Pack<float, kWidth> x_packs[kSteps];
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const int column = first_column + step * kStride;
-      if (column < columns) {
-        x_pack[step] = load_at<kWidth, kCut>(x_row + column, column, columns);
+      if (column < end) {
+        x_packs[step] = load<kWidth>(x_row + column);
       }
     }
-    float e_kept[kSteps][kWidth];
+    [[maybe_unused]] Pack<float, 1> x_pack_ends[kEnds];
+    if constexpr (kCut) {
+#pragma unroll
+      for (int each = 0; each < kEnds; ++each) {
+        const int column = end_column(each);
+        if (column < columns) {
+          x_pack_ends[each] = load<1>(x_row + column);
+        }
+      }
+    }
+    float e_packs[kSteps][kWidth];
+    [[maybe_unused]] float e_ends[kEnds][1];
 
     // Pass 1 of 3: row_max = max of x_mn.
     float row_max = -INFINITY;
+    const auto pass_1 = [&](auto width, int column, const auto &x_pack) {
+      constexpr int kElements = decltype(width)::value;
+#pragma unroll
+      for (int element = 0; element < kElements; ++element) {
+        const float x_mn = x_pack.at[element];
+        row_max = maximum(row_max, x_mn);
+      }
+    };
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const int column = first_column + step * kStride;
-      if (column < columns) {
-        const auto take = [&](int element) {
-          const float x_mn = x_pack[step].at[element];
-          row_max = maximum(row_max, x_mn);
-        };
-        each_inside<kWidth, kCut>(column, columns, take);
+      if (column < end) {
+        pass_1(Width<kWidth>(), column, x_packs[step]);
+      }
+    }
+    if constexpr (kCut) {
+#pragma unroll
+      for (int each = 0; each < kEnds; ++each) {
+        if (end_column(each) < columns) {
+          pass_1(Width<1>(), end_column(each), x_pack_ends[each]);
+        }
       }
     }
     row_max = row_reduce<Max, kThreadsPerRow>(row_max, partials, turn);
 
     // Pass 2 of 3: row_sum = sum of e.
     float row_sum = 0.0f;
+    const auto pass_2 = [&](auto width, int column, const auto &x_pack, auto &e_kept) {
+      constexpr int kElements = decltype(width)::value;
+#pragma unroll
+      for (int element = 0; element < kElements; ++element) {
+        const float x_mn = x_pack.at[element];
+        const float e = expf(x_mn - row_max);
+        e_kept[element] = e;
+        row_sum += e;
+      }
+    };
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const int column = first_column + step * kStride;
-      if (column < columns) {
-        const auto take = [&](int element) {
-          const float x_mn = x_pack[step].at[element];
-          const float e = expf(x_mn - row_max);
-          e_kept[step][element] = e;
-          row_sum += e;
-        };
-        each_inside<kWidth, kCut>(column, columns, take);
+      if (column < end) {
+        pass_2(Width<kWidth>(), column, x_packs[step], e_packs[step]);
+      }
+    }
+    if constexpr (kCut) {
+#pragma unroll
+      for (int each = 0; each < kEnds; ++each) {
+        if (end_column(each) < columns) {
+          pass_2(Width<1>(), end_column(each), x_pack_ends[each], e_ends[each]);
+        }
       }
     }
     row_sum = row_reduce<Sum, kThreadsPerRow>(row_sum, partials, turn);
     const float row_quotient = 1.0f / row_sum;
 
     // Pass 3 of 3: store y.
+    const auto pass_3 = [&](auto width, int column, const auto &e_kept) {
+      constexpr int kElements = decltype(width)::value;
+      Pack<float, kElements> y_out;
+#pragma unroll
+      for (int element = 0; element < kElements; ++element) {
+        const float e = e_kept[element];
+        y_out.at[element] = e * row_quotient;
+      }
+      store<kElements>(y_row + column, y_out);
+    };
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const int column = first_column + step * kStride;
-      if (column < columns) {
-        Pack<float, kWidth> y_out;
+      if (column < end) {
+        pass_3(Width<kWidth>(), column, e_packs[step]);
+      }
+    }
+    if constexpr (kCut) {
 #pragma unroll
-        for (int element = 0; element < kWidth; ++element) {
-          const float e = e_kept[step][element];
-          y_out.at[element] = e * row_quotient;
+      for (int each = 0; each < kEnds; ++each) {
+        if (end_column(each) < columns) {
+          pass_3(Width<1>(), end_column(each), e_ends[each]);
         }
-        store_at<kWidth, kCut>(y_row + column, y_out, column, columns);
       }
     }
   }
@@ -299,6 +322,8 @@ __device__ __forceinline__ void long_rows(
   constexpr int kStride = kThreadsPerRow * kWidth;  // columns from a thread's pack to its next
   constexpr int kBlock = threads_of_block(kThreadsPerRow);
   constexpr int kRows = kBlock > kThreadsPerRow ? kBlock / kThreadsPerRow : 1;  // at a time
+  // Elements at the ends of a row, fewer than a pack on either side, that a thread takes.
+  [[maybe_unused]] constexpr int kEnds = (2 * kWidth - 2 + kThreadsPerRow - 1) / kThreadsPerRow;
   __shared__ float partials[2][kPartials];  // [turn][warp]
   int turn = 0;
   const int lane = static_cast<int>(threadIdx.x) % kThreadsPerRow;
@@ -314,49 +339,92 @@ __device__ __forceinline__ void long_rows(
     const int64_t columns = exists ? static_cast<int64_t>(row_length) : 0;
     const float *x_row = x + row * args.x_stride_m;
     float *y_row = y + row * args.y_stride_m;
-    // Packs begin where they are whole, which may be before the row.
-    const int64_t first_column = lane * kWidth - (kCut ? elements_askew<kWidth>(x_row) : 0);
+    // Whole packs fill the columns from `begin` to `end`.
+    const int before = kCut ? elements_before_packs<kWidth>(x_row) : 0;
+    const int64_t begin = before < columns ? before : columns;
+    const int64_t end = columns - (kCut ? (columns - begin) % kWidth : 0);
+    const int64_t first_column = begin + lane * kWidth;
+    [[maybe_unused]] const auto end_column = [&](int each) {
+      const int place = lane + each * kThreadsPerRow;
+      return place < begin ? place : place - begin + end;
+    };
 
     // Pass 1 of 3: row_max = max of x_mn.
     float row_max = -INFINITY;
-#pragma unroll 4
-    for (int64_t column = first_column; column < columns; column += kStride) {
-      const auto x_pack = load_at<kWidth, kCut>(x_row + column, column, columns);
-      const auto take = [&](int element) {
+    const auto pass_1 = [&](auto width, int64_t column) {
+      constexpr int kElements = decltype(width)::value;
+      const auto x_pack = load<kElements>(x_row + column);
+#pragma unroll
+      for (int element = 0; element < kElements; ++element) {
         const float x_mn = x_pack.at[element];
         row_max = maximum(row_max, x_mn);
-      };
-      each_inside<kWidth, kCut>(column, columns, take);
+      }
+    };
+#pragma unroll 4
+    for (int64_t column = first_column; column < end; column += kStride) {
+      pass_1(Width<kWidth>(), column);
+    }
+    if constexpr (kCut) {
+#pragma unroll
+      for (int each = 0; each < kEnds; ++each) {
+        if (end_column(each) < columns) {
+          pass_1(Width<1>(), end_column(each));
+        }
+      }
     }
     row_max = row_reduce<Max, kThreadsPerRow>(row_max, partials, turn);
 
     // Pass 2 of 3: row_sum = sum of e.
     float row_sum = 0.0f;
-#pragma unroll 4
-    for (int64_t column = first_column; column < columns; column += kStride) {
-      const auto x_pack = load_at<kWidth, kCut>(x_row + column, column, columns);
-      const auto take = [&](int element) {
+    const auto pass_2 = [&](auto width, int64_t column) {
+      constexpr int kElements = decltype(width)::value;
+      const auto x_pack = load<kElements>(x_row + column);
+#pragma unroll
+      for (int element = 0; element < kElements; ++element) {
         const float x_mn = x_pack.at[element];
         const float e = expf(x_mn - row_max);
         row_sum += e;
-      };
-      each_inside<kWidth, kCut>(column, columns, take);
+      }
+    };
+#pragma unroll 4
+    for (int64_t column = first_column; column < end; column += kStride) {
+      pass_2(Width<kWidth>(), column);
+    }
+    if constexpr (kCut) {
+#pragma unroll
+      for (int each = 0; each < kEnds; ++each) {
+        if (end_column(each) < columns) {
+          pass_2(Width<1>(), end_column(each));
+        }
+      }
     }
     row_sum = row_reduce<Sum, kThreadsPerRow>(row_sum, partials, turn);
     const float row_quotient = 1.0f / row_sum;
 
     // Pass 3 of 3: store y.
-#pragma unroll 4
-    for (int64_t column = first_column; column < columns; column += kStride) {
-      const auto x_pack = load_at<kWidth, kCut>(x_row + column, column, columns);
-      Pack<float, kWidth> y_out;
+    const auto pass_3 = [&](auto width, int64_t column) {
+      constexpr int kElements = decltype(width)::value;
+      const auto x_pack = load<kElements>(x_row + column);
+      Pack<float, kElements> y_out;
 #pragma unroll
-      for (int element = 0; element < kWidth; ++element) {
+      for (int element = 0; element < kElements; ++element) {
         const float x_mn = x_pack.at[element];
         const float e = expf(x_mn - row_max);
         y_out.at[element] = e * row_quotient;
       }
-      store_at<kWidth, kCut>(y_row + column, y_out, column, columns);
+      store<kElements>(y_row + column, y_out);
+    };
+#pragma unroll 4
+    for (int64_t column = first_column; column < end; column += kStride) {
+      pass_3(Width<kWidth>(), column);
+    }
+    if constexpr (kCut) {
+#pragma unroll
+      for (int each = 0; each < kEnds; ++each) {
+        if (end_column(each) < columns) {
+          pass_3(Width<1>(), end_column(each));
+        }
+      }
     }
   }
 }
@@ -401,14 +469,19 @@ extern "C" __global__ void __launch_bounds__(256, 1)
   short_rows<kVector, true, 256>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(kLongest, 1)
+extern "C" __global__ void __launch_bounds__(256, 1)
     tilegen_softmax_f32_v32_l256_sm80_long_vector(const Arguments args) {
   long_rows<kVector, false, kLongest>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(kLongest, 1)
+extern "C" __global__ void __launch_bounds__(256, 1)
     tilegen_softmax_f32_v32_l256_sm80_long_cut(const Arguments args) {
   long_rows<kVector, true, kLongest>(args, args.x, args.y);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+    tilegen_softmax_f32_v32_l256_sm80_long_scalar(const Arguments args) {
+  long_rows<1, false, kLongest>(args, args.x, args.y);
 }
 
 }  // namespace softmax_f32_v32_l256_sm80
@@ -462,13 +535,17 @@ extern "C" cudaError_t tilegen_softmax_f32_v32_l256_sm80(
       x_stride_m % 4 == 0 &&
       reinterpret_cast<uintptr_t>(y) % 16 == 0 &&
       y_stride_m % 4 == 0;
+  // Rows of arrays that all lie askew alike are whole packs but for their ends.
+  const bool alike =
+      (reinterpret_cast<uintptr_t>(y) / 4 - reinterpret_cast<uintptr_t>(x) / 4) % 4 == 0 &&
+      (y_stride_m - x_stride_m) % 4 == 0;
 
   const int64_t held = row_length;
 
   // The fewest threads that hold a row; the last condition that is true decides.
   auto vector = tilegen_softmax_f32_v32_l256_sm80_long_vector;
   auto askew = tilegen_softmax_f32_v32_l256_sm80_long_cut;
-  int threads = kLongest, threads_per_row = kLongest;
+  int threads = 256, threads_per_row = kLongest;
   if (held <= 8192) {
     vector = tilegen_softmax_f32_v32_l256_sm80_256_vector;
     askew = tilegen_softmax_f32_v32_l256_sm80_256_cut;
@@ -489,6 +566,11 @@ extern "C" cudaError_t tilegen_softmax_f32_v32_l256_sm80(
     askew = tilegen_softmax_f32_v32_l256_sm80_8_cut;
     threads = 128, threads_per_row = 8;
   }
+  if (!aligned && !alike) {
+    askew = tilegen_softmax_f32_v32_l256_sm80_long_scalar;
+    threads = 256, threads_per_row = kLongest;
+  }
+  auto kernel = aligned ? vector : askew;
 
   int device = 0, multiprocessors = 0;
   cudaError_t error = cudaGetDevice(&device);
@@ -500,13 +582,10 @@ extern "C" cudaError_t tilegen_softmax_f32_v32_l256_sm80(
   }
   constexpr int kWaves = 1024;  // blocks a multiprocessor, at most
   const int64_t rows_of_block = threads > threads_per_row ? threads / threads_per_row : 1;
-  const int64_t blocks_of_row = threads_per_row > threads ? threads_per_row / threads : 1;
   const int64_t needed = (rows + rows_of_block - 1) / rows_of_block;
   const int64_t most = static_cast<int64_t>(multiprocessors) * kWaves;
-  const int64_t blocks = (needed < most ? needed : most) * blocks_of_row;
-  const auto kernel = aligned ? vector : askew;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.gridDim = dim3(static_cast<unsigned>(needed < most ? needed : most));
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.stream = stream;
   return cudaLaunchKernelEx(&config, kernel, args);

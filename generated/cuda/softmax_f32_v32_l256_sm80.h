@@ -3,7 +3,7 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    8e55a8f0f9f0  (command, templates and emitter)
+// Inputs    dbecad949f72  (command, templates and emitter)
 // Body      8f0f6b4e2f29  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = silu(g[m,n]) * u[m,n]
 // Schedule  blocks of 256 threads, 2 accesses each of 8 elements
-// Inputs    a1368904f6c3  (command, templates and emitter)
-// Body      8dd563863be7  (everything below this comment)
+// Inputs    9b44145027e9  (command, templates and emitter)
+// Body      1b52634d0a10  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "swiglu_bf16_x2_sm80.h"
@@ -12,18 +12,21 @@
 #include <cuda_bf16.h>
 #include <stdint.h>
 
-// Every element is read once and written once. Blocks take pieces of 256 x 2 accesses, of 8
-// elements where strides and addresses permit, else of one. Where arrays have no gaps, m, n are
-// folded into one index.
+// Every element is read once and written once. Blocks take pieces of 256 x 2 accesses, or several
+// short rows; of 8 elements where the rows of all arrays start at one place of a pack, but for the
+// elements at their ends, else of one. Where arrays have no gaps, m, n are folded into one index.
 namespace swiglu_bf16_x2_sm80 {
 
 constexpr int kThreads = 256;  // of a block
 constexpr int kVector = 8;  // elements of an access where addresses permit
 constexpr int kSteps = 2;  // accesses of a thread that are under way together
 
-// 1 / (1 + exp(-x)), to about 20 bits.
+// 1 / (1 + exp(-x)), to about 20 bits; 0 instead of subnormals.
 __device__ __forceinline__ float sigmoid(float x) {
-  return __fdividef(1.0f, 1.0f + __expf(-x));
+  float power, result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.44269504f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(1.0f + power));
+  return result;
 }
 
 // x * sigmoid(x).
@@ -42,9 +45,69 @@ __device__ __forceinline__ Pack<Element, kWidth> load(const Element *from) {
   return *reinterpret_cast<const Pack<Element, kWidth> *>(from);
 }
 
+// Store a word to global memory. Left to itself, the compiler stores what it computed one by one
+// in as many accesses.
+__device__ __forceinline__ void store_word(void *to, uint4 word) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(word.x), "r"(word.y),
+               "r"(word.z), "r"(word.w));
+}
+
+__device__ __forceinline__ void store_word(void *to, uint2 word) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(word.x), "r"(word.y));
+}
+
+__device__ __forceinline__ void store_word(void *to, uint32_t word) {
+  asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(word));
+}
+
+template <typename Word, int kWidth, typename Element>
+__device__ __forceinline__ void store_as(Element *to, const Pack<Element, kWidth> &values) {
+  Word word;
+  memcpy(&word, &values, sizeof(word));
+  store_word(to, word);
+}
+
+// Store a pack in one access.
 template <int kWidth, typename Element>
 __device__ __forceinline__ void store(Element *to, const Pack<Element, kWidth> &values) {
-  *reinterpret_cast<Pack<Element, kWidth> *>(to) = values;
+  if constexpr (sizeof(values) == 16) {
+    store_as<uint4>(to, values);
+  } else if constexpr (sizeof(values) == 8) {
+    store_as<uint2>(to, values);
+  } else if constexpr (sizeof(values) == 4) {
+    store_as<uint32_t>(to, values);
+  } else {
+    *reinterpret_cast<Pack<Element, kWidth> *>(to) = values;
+  }
+}
+
+// How many elements a pass takes at once.
+template <int kElements>
+struct Width {
+  static constexpr int value = kElements;
+};
+
+// Elements of a row that stand before its first whole pack.
+template <int kWidth, typename Element>
+__device__ __forceinline__ int elements_before_packs(const Element *row) {
+  const uintptr_t askew = reinterpret_cast<uintptr_t>(row) / sizeof(Element) % kWidth;
+  return static_cast<int>((kWidth - askew) % kWidth);
+}
+
+// A pack at any address: with kCut it may lie askew, and is then read one by one.
+template <int kWidth, bool kCut, typename Element>
+__device__ __forceinline__ Pack<Element, kWidth> load_near(const Element *from) {
+  if constexpr (kCut) {
+    if (reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) != 0) {
+      Pack<Element, kWidth> values;
+#pragma unroll
+      for (int element = 0; element < kWidth; ++element) {
+        values.at[element] = from[element];
+      }
+      return values;
+    }
+  }
+  return load<kWidth>(from);
 }
 
 // Sizes, arrays, strides and scalars of the call.
@@ -58,34 +121,68 @@ struct Arguments {
   int64_t y_stride_m;
 };
 
-// Blocks take pieces of kPiece columns of a row, until none is left.
-template <int kWidth>
+// Blocks take pieces of a row, or as many short rows as kAcross threads each leave room for, until
+// none is left.
+template <int kWidth, bool kCut, int kAcross>
 __device__ __forceinline__ void compute_pieces(
     const Arguments &args,
     const __nv_bfloat16 *__restrict__ g,
     const __nv_bfloat16 *__restrict__ u,
     __nv_bfloat16 *__restrict__ y) {
-  constexpr int kStride = kThreads * kWidth;  // columns from one access of a thread to its next
+  constexpr int kStride = kAcross * kWidth;  // columns from one access of a thread to its next
   constexpr int kPiece = kSteps * kStride;
+  constexpr int kRows = kThreads / kAcross;  // at a time
   const int64_t rows = args.m, columns = args.n;
   const int64_t pieces_of_row = (columns + kPiece - 1) / kPiece;
+  const int64_t pieces = (rows + kRows - 1) / kRows * pieces_of_row;
 
-  for (int64_t piece = blockIdx.x; piece < rows * pieces_of_row; piece += gridDim.x) {
-    const int64_t row = rows > 1 ? piece / pieces_of_row : 0;
-    const int64_t first_column = (piece - row * pieces_of_row) * kPiece + threadIdx.x * kWidth;
+  for (int64_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
+    const int64_t group = rows > 1 ? piece / pieces_of_row : 0;
+    const int64_t row = group * kRows + threadIdx.x / kAcross;
+    if (kRows > 1 && row >= rows) {
+      continue;
+    }
+    const int64_t part = piece - group * pieces_of_row;
+    const int lane = static_cast<int>(threadIdx.x) % kAcross;
     const __nv_bfloat16 *g_row = g + row * args.g_stride_m;
     const __nv_bfloat16 *u_row = u + row * args.u_stride_m;
     __nv_bfloat16 *y_row = y + row * args.y_stride_m;
+    // Whole packs fill the columns from `begin` to `end`.
+    const int before = kCut ? elements_before_packs<kWidth>(g_row) : 0;
+    const int64_t begin = before < columns ? before : columns;
+    const int64_t end = columns - (kCut ? (columns - begin) % kWidth : 0);
+    const int64_t first_column = begin + part * kPiece + lane * kWidth;
+
+    const auto compute = [&](auto width, int64_t column, const auto &g_pack,
+                             const auto &u_pack) {
+      constexpr int kElements = decltype(width)::value;
+      Pack<__nv_bfloat16, kElements> y_out;
+#pragma unroll
+      for (int element = 0; element < kElements; ++element) {
+        const float g_mn = __bfloat162float(g_pack.at[element]);
+        const float u_mn = __bfloat162float(u_pack.at[element]);
+        y_out.at[element] = __float2bfloat16_rn(silu(g_mn) * u_mn);
+      }
+      store<kElements>(y_row + column, y_out);
+    };
 
     // Read: every access is under way before the first value is used.
-    Pack<__nv_bfloat16, kWidth> g_pack[kSteps];
-    Pack<__nv_bfloat16, kWidth> u_pack[kSteps];
+    Pack<__nv_bfloat16, kWidth> g_packs[kSteps];
+    Pack<__nv_bfloat16, kWidth> u_packs[kSteps];
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const int64_t column = first_column + step * kStride;
-      if (column < columns) {
-        g_pack[step] = load<kWidth>(g_row + column);
-        u_pack[step] = load<kWidth>(u_row + column);
+      if (column < end) {
+        g_packs[step] = load<kWidth>(g_row + column);
+        u_packs[step] = load<kWidth>(u_row + column);
+      }
+    }
+    if constexpr (kCut) {
+      // With its first piece, the elements outside whole packs: fewer than a pack on either side.
+      const int64_t ends = part == 0 ? columns - (end - begin) : 0;
+      for (int64_t place = lane; place < ends; place += kAcross) {
+        const int64_t column = place < begin ? place : place - begin + end;
+        compute(Width<1>(), column, load<1>(g_row + column), load<1>(u_row + column));
       }
     }
 
@@ -93,30 +190,53 @@ __device__ __forceinline__ void compute_pieces(
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const int64_t column = first_column + step * kStride;
-      if (column < columns) {
-        Pack<__nv_bfloat16, kWidth> y_out;
-#pragma unroll
-        for (int element = 0; element < kWidth; ++element) {
-          const float g_mn = __bfloat162float(g_pack[step].at[element]);
-          const float u_mn = __bfloat162float(u_pack[step].at[element]);
-          y_out.at[element] = __float2bfloat16_rn(silu(g_mn) * u_mn);
-        }
-        store<kWidth>(y_row + column, y_out);
+      if (column < end) {
+        compute(Width<kWidth>(), column, g_packs[step], u_packs[step]);
       }
     }
   }
 }
 
-// For arrays whose rows all start on whole accesses.
+// For arrays whose rows all start on whole packs.
 extern "C" __global__ void __launch_bounds__(kThreads)
-    tilegen_swiglu_bf16_x2_sm80_vector(const Arguments args) {
-  compute_pieces<kVector>(args, args.g, args.u, args.y);
+    tilegen_swiglu_bf16_x2_sm80_256_vector(const Arguments args) {
+  compute_pieces<kVector, false, 256>(args, args.g, args.u, args.y);
+}
+
+// For arrays whose rows all start on whole packs.
+extern "C" __global__ void __launch_bounds__(kThreads)
+    tilegen_swiglu_bf16_x2_sm80_64_vector(const Arguments args) {
+  compute_pieces<kVector, false, 64>(args, args.g, args.u, args.y);
+}
+
+// For arrays whose rows all start on whole packs.
+extern "C" __global__ void __launch_bounds__(kThreads)
+    tilegen_swiglu_bf16_x2_sm80_16_vector(const Arguments args) {
+  compute_pieces<kVector, false, 16>(args, args.g, args.u, args.y);
+}
+
+// For arrays whose rows all start at one place of a pack.
+extern "C" __global__ void __launch_bounds__(kThreads)
+    tilegen_swiglu_bf16_x2_sm80_256_cut(const Arguments args) {
+  compute_pieces<kVector, true, 256>(args, args.g, args.u, args.y);
+}
+
+// For arrays whose rows all start at one place of a pack.
+extern "C" __global__ void __launch_bounds__(kThreads)
+    tilegen_swiglu_bf16_x2_sm80_64_cut(const Arguments args) {
+  compute_pieces<kVector, true, 64>(args, args.g, args.u, args.y);
+}
+
+// For arrays whose rows all start at one place of a pack.
+extern "C" __global__ void __launch_bounds__(kThreads)
+    tilegen_swiglu_bf16_x2_sm80_16_cut(const Arguments args) {
+  compute_pieces<kVector, true, 16>(args, args.g, args.u, args.y);
 }
 
 // For any other arrays.
 extern "C" __global__ void __launch_bounds__(kThreads)
     tilegen_swiglu_bf16_x2_sm80_scalar(const Arguments args) {
-  compute_pieces<1>(args, args.g, args.u, args.y);
+  compute_pieces<1, false, kThreads>(args, args.g, args.u, args.y);
 }
 
 }  // namespace swiglu_bf16_x2_sm80
@@ -175,7 +295,7 @@ extern "C" cudaError_t tilegen_swiglu_bf16_x2_sm80(
     args.m = 1;
   }
 
-  // Whole accesses need sizes, strides and addresses that are multiples of theirs.
+  // Whole packs need sizes, strides and addresses that are multiples of theirs.
   const bool aligned = args.n % 8 == 0 &&
       reinterpret_cast<uintptr_t>(g) % 16 == 0 &&
       (args.m == 1 || g_stride_m % 8 == 0) &&
@@ -183,9 +303,37 @@ extern "C" cudaError_t tilegen_swiglu_bf16_x2_sm80(
       (args.m == 1 || u_stride_m % 8 == 0) &&
       reinterpret_cast<uintptr_t>(y) % 16 == 0 &&
       (args.m == 1 || y_stride_m % 8 == 0);
+  // Rows of arrays that all lie askew alike are whole packs but for their ends.
+  const bool alike =
+      (reinterpret_cast<uintptr_t>(u) / 2 - reinterpret_cast<uintptr_t>(g) / 2) % 8 == 0 &&
+      (u_stride_m - g_stride_m) % 8 == 0 &&
+      (reinterpret_cast<uintptr_t>(y) / 2 - reinterpret_cast<uintptr_t>(g) / 2) % 8 == 0 &&
+      (y_stride_m - g_stride_m) % 8 == 0;
+  const bool whole = aligned || alike;
+
+  // The fewest threads that take a row at once; the last condition that is true decides.
   const int64_t rows = args.m, columns = args.n;
-  const int64_t piece = static_cast<int64_t>(kThreads) * kSteps * (aligned ? kVector : 1);
-  const int64_t needed = rows * ((columns + piece - 1) / piece);
+  const int64_t packs = whole ? (columns + kVector - 1) / kVector : columns;
+  auto vector = tilegen_swiglu_bf16_x2_sm80_256_vector;
+  auto askew = tilegen_swiglu_bf16_x2_sm80_256_cut;
+  int64_t across = 256;
+  if (packs <= 64 * kSteps) {
+    vector = tilegen_swiglu_bf16_x2_sm80_64_vector;
+    askew = tilegen_swiglu_bf16_x2_sm80_64_cut;
+    across = 64;
+  }
+  if (packs <= 16 * kSteps) {
+    vector = tilegen_swiglu_bf16_x2_sm80_16_vector;
+    askew = tilegen_swiglu_bf16_x2_sm80_16_cut;
+    across = 16;
+  }
+  if (!whole) {
+    askew = tilegen_swiglu_bf16_x2_sm80_scalar;
+    across = kThreads;
+  }
+  const auto kernel = aligned ? vector : askew;
+  const int64_t rows_at_once = kThreads / across, piece = across * kSteps;
+  const int64_t needed = (rows + rows_at_once - 1) / rows_at_once * ((packs + piece - 1) / piece);
   constexpr int kWaves = 64;  // blocks a multiprocessor, at most
   int device = 0, multiprocessors = 0;
   cudaError_t error = cudaGetDevice(&device);
@@ -197,9 +345,6 @@ extern "C" cudaError_t tilegen_swiglu_bf16_x2_sm80(
   }
   const int64_t most = static_cast<int64_t>(multiprocessors) * kWaves;
   const unsigned blocks = static_cast<unsigned>(needed < most ? needed : most);
-  const auto kernel = aligned
-      ? tilegen_swiglu_bf16_x2_sm80_vector
-      : tilegen_swiglu_bf16_x2_sm80_scalar;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(blocks);
   config.blockDim = dim3(kThreads);

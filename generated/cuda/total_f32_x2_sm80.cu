@@ -3,8 +3,8 @@
 //
 // Formula   y = sum(x[m,n], (m, n))
 // Schedule  at most 1056 blocks of 512 threads, 2 accesses each
-// Inputs    df825a5a483e  (command, templates and emitter)
-// Body      b3f92c2b82f5  (everything below this comment)
+// Inputs    fda9c44c8a4d  (command, templates and emitter)
+// Body      841bd5575539  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "total_f32_x2_sm80.h"
@@ -33,11 +33,6 @@ struct alignas(sizeof(Element) * kWidth < 16 ? sizeof(Element) * kWidth : 16) Pa
 template <int kWidth, typename Element>
 __device__ __forceinline__ Pack<Element, kWidth> load(const Element *from) {
   return *reinterpret_cast<const Pack<Element, kWidth> *>(from);
-}
-
-template <int kWidth, typename Element>
-__device__ __forceinline__ void store(Element *to, const Pack<Element, kWidth> &values) {
-  *reinterpret_cast<Pack<Element, kWidth> *>(to) = values;
 }
 
 struct Sum {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilegen.emit import tensors
@@ -18,6 +18,9 @@ from tilegen.plans.columns import ColumnBlocksPlan, ColumnLoopsPlan, ColumnParts
 from tilegen.problems.base import Tensor
 from tilegen.problems.lowering import COUNT, Value
 from tilegen.problems.passes import Load, Pass
+
+# Where an element of a thread lies, and where it lies if the thread has one column.
+COLUMN, SINGLE = "column + element * kSpread", "column + element"
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,7 @@ class _Columns:
         name = f"{self.last}_index"
         if name not in self.program.positions or name not in {n for v in values for n in v.names}:
             return []
-        return [f"const int64_t {name} = {'column + element' if self.cuda else 'column'};"]
+        return [f"const int64_t {name} = {COLUMN if self.cuda else 'column'};"]
 
     def load_line(self, load: Load) -> str:
         tensor = self.tensor(load)
@@ -224,7 +227,7 @@ class _Columns:
         for load in self.program.loads:
             tensor = self.tensor(load)
             kind = self.writer.dialect.type(load.dtype)
-            at = "column + element" if self.cuda else "column"
+            at = COLUMN if self.cuda else "column"
             inside = f"{at} < columns ? {at} : 0" if self.cuda else at
             place = inside if self.last in tensor.dims else "0"
             text = self.writer.element(load.node, tensor.name, f"{self.base(tensor)}[{place}]")
@@ -308,7 +311,7 @@ def _parts(made: _Columns, names: dict[str, Any]) -> dict[str, Any]:
     ends = [line for a in sweep.after for line in a.lines]
     ends += [f"{p.address} {p.access}" for p in sweep.column_stores]
     arrays = [*names["loaded"], *names["before"]]
-    parts, finish = _needed(arrays, steps), _needed(arrays, ends)
+    parts, finish = _needed(arrays, steps), _single(_needed(arrays, ends))
     in_parts = [*steps, *(line for a in parts for line in a.lines)]
     in_finish = [*ends, *(line for a in finish for line in a.lines)]
     size = made.problem
@@ -325,6 +328,13 @@ def _parts(made: _Columns, names: dict[str, Any]) -> dict[str, Any]:
         "host_last": made.last,
         "host_along": Writer(size, "cuda").extent(size.along),
     }
+
+
+def _single(arrays: list[ArrayText]) -> list[ArrayText]:
+    """The arrays of a thread that has one column."""
+    return [
+        replace(a, lines=tuple(line.replace(COLUMN, SINGLE) for line in a.lines)) for a in arrays
+    ]
 
 
 def _uses(name: str, texts: Iterable[str]) -> bool:
@@ -369,7 +379,7 @@ def _prose(plan: ColumnBlocksPlan | ColumnPartsPlan | ColumnLoopsPlan, cuda: boo
     if isinstance(plan, ColumnPartsPlan):
         return (
             f"Every column is reduced over {along}. A block works on {plan.across} x {plan.vector} neighbouring "
-            f"columns where strides and addresses permit, else on {plan.across}; its {plan.threads // plan.across} "
+            f"columns; its {plan.threads // plan.across} "
             f"rows of threads share the steps along {along} and meet in shared memory. Where columns are few, their "
             f"steps are cut into parts, so that there are about {plan.blocks} blocks; a second kernel combines the "
             "parts. The cut depends on the sizes alone, and all is combined in a fixed order: results are the same bits "
@@ -378,7 +388,7 @@ def _prose(plan: ColumnBlocksPlan | ColumnPartsPlan | ColumnLoopsPlan, cuda: boo
     if cuda:
         return (
             f"Every column is reduced over {along} in {passes}. A block works on {plan.across} x {plan.vector} "
-            f"neighbouring columns where strides and addresses permit, else on {plan.across}; its "
+            f"neighbouring columns; its "
             f"{plan.threads // plan.across} rows of threads share the steps along {along} and meet in shared "
             "memory after each pass, always in the same order."
         )

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
-from tilegen.emit.row_text import aligned_conditions, array_parameter, row_base, row_statements
+from tilegen.emit.row_text import (
+    aligned_conditions,
+    alike_conditions,
+    array_parameter,
+    function_head,
+    own_arrays,
+    pack_access,
+    row_base,
+    row_statements,
+)
 from tilegen.emit.rowwise_c import loop_stores
-from tilegen.emit.sweeps import Sweeps, Writer, row_indices, row_texts
+from tilegen.emit.sweeps import PackText, Sweeps, Writer, row_indices, wrapped
 from tilegen.plans.elementwise import ElementLoopsPlan, ElementPacksPlan
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """One kernel: its name, the template arguments of its function, and which arrays it is for."""
+
+    name: str
+    arguments: str
+    what: str
 
 
 def context(plan: ElementPacksPlan | ElementLoopsPlan) -> dict[str, Any]:
@@ -23,7 +42,7 @@ def context(plan: ElementPacksPlan | ElementLoopsPlan) -> dict[str, Any]:
     made = Sweeps(
         writer,
         program,
-        held={name: f"{name}_pack[step].at[element]" for name in held},
+        held={name: f"{name}_pack.at[element]" for name in held},
         kept="",
         base=lambda t: row_base(writer, t),
         column="column",
@@ -58,8 +77,9 @@ def context(plan: ElementPacksPlan | ElementLoopsPlan) -> dict[str, Any]:
     }
     if cuda:
         folded = {*plan.folded_names, plan.last} if plan.folded_names else set()
-        names |= {
-            "held": list(dict.fromkeys(made.pack_text(writer.tensor(name)) for name in held)),
+        names |= _forms(plan, writer) | {
+            "held": [_held(plan, writer, made, name) for name in dict.fromkeys(held)],
+            **_calls(made, writer, list(dict.fromkeys(held))),
             "array_parameters": [array_parameter(writer, t) for t in problem.tensors()],
             "array_arguments": ", ".join(f"args.{t.name}" for t in problem.tensors()),
             "aligned": aligned_conditions(plan, folded),
@@ -73,6 +93,50 @@ def context(plan: ElementPacksPlan | ElementLoopsPlan) -> dict[str, Any]:
     if not cuda:
         includes |= {"<errno.h>", "<stddef.h>", "<stdint.h>", "<string.h>"}
     return names | {"helpers": helpers, "includes": sorted(includes)}
+
+
+def _held(plan: ElementPacksPlan, writer: Writer, made: Sweeps, name: str) -> PackText:
+    """The packs of an input that a thread reads before it computes."""
+    tensor = writer.tensor(name)
+    return replace(made.pack_text(tensor), access=pack_access(writer, tensor, "kWidth", plan.cuts))
+
+
+def _calls(made: Sweeps, writer: Writer, held: list[str]) -> dict[str, Any]:
+    """The function of a pack, and what calls it: packs that are held, and elements at the ends of a row."""
+    parameters = ["auto width", "int64_t column", *(f"const auto &{n}_pack" for n in held)]
+    ends = [f"load<1>({made.pack_text(writer.tensor(n)).address})" for n in held]
+    packs = [f"{n}_packs[step]" for n in held]
+    return {
+        "compute_head": function_head("compute", parameters),
+        "compute_end": wrapped([f"compute({', '.join(['Width<1>()', 'column', *ends])});"]),
+        "compute_step": wrapped([f"compute({', '.join(['Width<kWidth>()', 'column', *packs])});"]),
+    }
+
+
+def _forms(plan: ElementPacksPlan, writer: Writer) -> dict[str, Any]:
+    """The kernels: for whole packs, for rows that are whole packs but for their ends, and for any others."""
+    what = {
+        "vector": "For arrays whose rows all start on whole packs.",
+        "cut": "For arrays whose rows all start at one place of a pack.",
+        "scalar": "For any other arrays.",
+    }
+    own = own_arrays(writer)
+    alike = alike_conditions(plan, own) if plan.cuts else []
+    askew, first = ("cut", "kVector, true") if plan.cuts else ("scalar", "1")
+    kernels = [
+        KernelText(f"{rung}_{name}", f"{arguments}, {rung}", what[name])
+        for name, arguments in (("vector", "kVector" + ", false" * plan.cuts), (askew, first))
+        for rung in plan.rungs
+    ]
+    if alike:
+        kernels.append(KernelText("scalar", "1, false, kThreads", what["scalar"]))
+    return {
+        "kernels": kernels,
+        "askew_form": askew,
+        "alike": alike,
+        "cut_row": row_base(writer, own[0]),
+        "cut_parameter": "bool kCut, " * plan.cuts,
+    }
 
 
 def gapless(plan: ElementPacksPlan | ElementLoopsPlan) -> list[str]:
@@ -98,7 +162,8 @@ def _prose(plan: ElementPacksPlan | ElementLoopsPlan, cuda: bool) -> str:
     if cuda:
         return (
             f"Every element is read once and written once. Blocks take pieces of {plan.threads} x {plan.steps} "
-            f"accesses, of {plan.vector} elements where strides and addresses permit, else of one.{folded}"
+            f"accesses, or several short rows; of {plan.vector} elements where the rows of all arrays start at one place "
+            f"of a pack, but for the elements at their ends, else of one.{folded}"
         )
     return (
         f"Every element is read once and written once. Threads share chunks of {plan.chunk} columns; each is "

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from tilegen.emit.sweeps import Writer, moved, row_element, row_lines, row_texts, wrapped
+from tilegen.emit.sweeps import Writer, moved, row_element, row_indices, row_lines, row_texts
+from tilegen.emit.sweeps import wrapped
 from tilegen.plans.base import Plan
 from tilegen.problems.base import Tensor
 from tilegen.problems.lowering import COUNT
@@ -81,3 +82,47 @@ def aligned_conditions(plan: Plan, folded: Collection[str] = ()) -> list[str]:
             multiple = f"{stride} % {wide} == 0"
             conditions.append(f"(args.{dim} == 1 || {multiple})" if dim in folded else multiple)
     return conditions
+
+
+def own_arrays(writer: Writer) -> list[Tensor]:
+    """Arrays with every row index and the last: rows of them that lie alike are whole packs but for their ends."""
+    problem = writer.problem
+    needed = {*row_indices(problem), problem.along[-1]}
+    return [t for t in problem.tensors() if needed <= set(t.dims)]
+
+
+def pack_access(writer: Writer, tensor: Tensor, width: str, cuts: int) -> str:
+    """The function that reads a pack of an array: rows that begin at whole packs, other arrays anywhere."""
+    if cuts and tensor not in own_arrays(writer):
+        return f"load_near<{width}, kCut>"
+    return f"load<{width}>"
+
+
+def alike_conditions(plan: Plan, own: Sequence[Tensor]) -> list[str]:
+    """C conditions under which the rows of these arrays all begin at the same place of a pack."""
+    first, wide = own[0], plan.vector
+
+    def place(tensor: Tensor) -> str:
+        return f"reinterpret_cast<uintptr_t>({tensor.name}) / {tensor.dtype.bytes}"
+
+    conditions = []
+    for tensor in own[1:]:
+        conditions.append(f"({place(tensor)} - {place(first)}) % {wide} == 0")
+        others = dict(zip(first.dims, first.strides))
+        for dim, stride in zip(tensor.dims, tensor.strides):
+            conditions.append(f"({stride} - {others[dim]}) % {wide} == 0")
+    return conditions
+
+
+def function_head(name: str, parameters: Sequence[str]) -> list[str]:
+    """First line of a local function, its parameters one under the other's start where they need more lines."""
+    lines, indent = [f"const auto {name} = [&]("], " " * len(f"const auto {name} = [&](")
+    for number, parameter in enumerate(parameters):
+        text = parameter + (") {" if number == len(parameters) - 1 else ",")
+        if number == 0:
+            lines[-1] += text
+        elif len(lines[-1]) + 1 + len(text) <= 92:
+            lines[-1] += f" {text}"
+        else:
+            lines.append(indent + text)
+    return lines

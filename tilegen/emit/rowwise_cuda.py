@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
-from tilegen.emit.row_text import aligned_conditions, array_parameter, row_base, row_statements
+from tilegen.emit.row_text import (
+    aligned_conditions,
+    alike_conditions,
+    array_parameter,
+    function_head,
+    own_arrays,
+    pack_access,
+    row_base,
+    row_statements,
+)
 from tilegen.emit.sweeps import (
     PackText,
+    ReductionText,
     Sweeps,
-    SweepText,
     Writer,
     combined,
     op_name,
     partials_name,
 )
-from tilegen.emit.sweeps import row_indices, row_texts
+from tilegen.emit.sweeps import row_indices, row_texts, wrapped
 from tilegen.formula.nodes import Binary, Name
 from tilegen.plans.rowwise import RowRegistersPlan
 from tilegen.problems.base import Tensor
 from tilegen.problems.passes import Program
+from tilegen.schedules.rowwise import row_inputs
 
 PREFIX = "args."
 
@@ -39,8 +50,9 @@ def context(plan: RowRegistersPlan) -> dict[str, Any]:
     """The names of the template."""
     problem = plan.problem
     writer = Writer(problem, "cuda", PREFIX)
-    short = _Rows(writer, plan.short_program, hold=True)
-    long = _Rows(writer, plan.long_program, hold=False)
+    short = _Rows(writer, plan.short_program, "registers", plan.cuts)
+    long = _Rows(writer, plan.long_program, "memory", plan.cuts)
+    ring = _Rows(writer, plan.long_program, "ring", plan.cuts) if plan.rings else None
     ops = {(r.op, r.dtype): operation(writer, r.op, r.dtype) for r in plan.short_program.reductions}
     names = {
         "computes": problem.title(),
@@ -64,99 +76,142 @@ def context(plan: RowRegistersPlan) -> dict[str, Any]:
         "row_length_expression": writer.extent(problem.along),
         "short_rows": short,
         "long_rows": long,
+        "ring_rows": ring,
         "aligned": aligned_conditions(plan),
         **_forms(plan, short),
     }
     helpers = writer.helpers()
-    lines = [*helpers, *short.all_lines(), *long.all_lines(), *names["members"]]
+    rings = ring.all_lines() if ring else []
+    lines = [*helpers, *short.all_lines(), *long.all_lines(), *rings, *names["members"]]
     return names | {"helpers": helpers, "includes": includes_for(lines, "cuda")}
 
 
 @dataclass(frozen=True)
 class KernelText:
-    """One kernel: attributes, name, the function of its rows with template arguments, whether blocks share a row."""
+    """One kernel: attributes, name, the function of its rows with template arguments."""
 
     attributes: str
     name: str
     rows: str
     arguments: str
-    shared: bool
 
 
-def _kernels(plan: RowRegistersPlan, askew: str, cut: bool) -> list[KernelText]:
+def _kernels(plan: RowRegistersPlan, askew: str, alike: list[str]) -> list[KernelText]:
     """A kernel for whole packs and one for other rows, for each number of threads and for longer rows."""
-    forms = (("vector", "kVector" + ", false" * cut), (askew, "kVector, true" if cut else "1"))
+    forms = (
+        ("vector", "kVector" + ", false" * plan.cuts),
+        (askew, ("1", "kVector, true")[plan.cuts]),
+    )
     made = []
     for rung in plan.rungs:
         for (name, first), attributes in zip(forms, (rung.attributes, rung.askew)):
-            arguments, shared = f"{first}, {rung.threads}", rung.blocks > 1
-            whole = f"{rung.threads}_{name}"
-            made.append(KernelText(attributes, whole, "short_rows", arguments, shared))
-    bounds = "__launch_bounds__(kLongest, 1)"
-    for name, first in forms:
-        made.append(KernelText(bounds, f"long_{name}", "long_rows", f"{first}, kLongest", False))
+            whole, arguments = f"{rung.threads}_{name}", f"{first}, {rung.threads}"
+            made.append(KernelText(attributes, whole, "short_rows", arguments))
+    for ring in plan.rings:
+        cluster = f" __cluster_dims__({ring.blocks}, 1, 1)" if ring.blocks > 1 else ""
+        attributes = f"__launch_bounds__(kRingThreads + kWarp, 1){cluster}"
+        made.append(KernelText(attributes, f"ring_{ring.blocks}", "ring_rows", str(ring.blocks)))
+    bounds = f"__launch_bounds__({plan.long_block}, 1)"
+    for name, first in (*forms, *((("scalar", "1, false"),) if alike else ())):
+        made.append(KernelText(bounds, f"long_{name}", "long_rows", f"{first}, kLongest"))
     return made
 
 
 def _forms(plan: RowRegistersPlan, short: _Rows) -> dict[str, Any]:
     """How rows are read that do not all start on whole packs.
 
-    Along one index they are read in packs that begin before the row, cut at its ends; along several, where
-    every stretch of the last index would have ends of its own, element by element.
+    Along one index their whole packs are read at once and the rest element by element; along several, where
+    every stretch of the last index would have ends of its own, all of it.
     """
     if not plan.cuts:
         return {
-            "kernels": _kernels(plan, "scalar", False),
+            "kernels": _kernels(plan, "scalar", []),
             "askew_form": "scalar",
             "cut_parameter": "",
-            "cut_arguments": "",
-            "load_call": "load<kWidth>",
-            "store_call": "store<kWidth>",
             "cut_row": "",
-            "word": "",
+            "alike": [],
             "held": "aligned ? row_length : 2 * row_length",
         }
-    problem = plan.problem
-    rows = set(row_indices(problem))
-    whole = [t for t in problem.tensors() if problem.along[-1] in t.dims]
-    narrow = min(t.dtype.bytes for t in whole) * plan.vector
-    own = [t for t in whole if rows & set(t.dims)] or whole
+    own = own_arrays(short.writer)
+    alike = alike_conditions(plan, own)
     return {
-        "kernels": _kernels(plan, "cut", True),
+        "kernels": _kernels(plan, "cut", alike),
         "askew_form": "cut",
         "cut_parameter": "bool kCut, ",
-        "cut_arguments": ", column, columns",
-        "load_call": "load_at<kWidth, kCut>",
-        "store_call": "store_at<kWidth, kCut>",
         "cut_row": short.base(own[0]),
+        "alike": alike,
         "held": "row_length",
-        "word": "uint32_t" if narrow >= 4 else "uint16_t",
     }
 
 
+@dataclass(frozen=True)
+class SlotText:
+    """An array's part of a slot: its name, element type, and the address of what a slot is filled with."""
+
+    name: str
+    type: str
+    address: str
+
+
+@dataclass(frozen=True)
+class RowSweepText:
+    """A pass over a row as a function of packs of any width.
+
+    Attributes:
+        name: of the function.
+        title, reductions, pack_lines, loads, lines, stores, after, row_stores: as in `SweepText`.
+        head: its first line; it is given packs held in registers, and values kept between passes.
+        at_step, at_end: calls of it, for a pack and for an element at an end of the row.
+        slot: what it reads of a slot of a ring.
+    """
+
+    name: str
+    title: str
+    reductions: tuple[ReductionText, ...]
+    pack_lines: tuple[str, ...]
+    loads: tuple[PackText, ...]
+    lines: tuple[str, ...]
+    stores: tuple[PackText, ...]
+    after: tuple[str, ...]
+    row_stores: tuple[str, ...]
+    head: tuple[str, ...]
+    at_step: tuple[str, ...]
+    at_end: tuple[str, ...]
+    slot: tuple[SlotText, ...]
+
+
 class _Rows:
-    """The text of one of the two row functions.
+    """The text of one of the row functions.
+
+    Args:
+        mode: where operands with elements of their own in every row are between passes: in `registers`, in the
+            slots of a `ring`, or only in `memory`.
 
     Attributes:
         row_lines: statements that locate a row and what it has one of.
         held: packs of operands that stay in registers.
         held_lines: statements before their addresses.
         kept_lines: declarations of values that stay in registers.
+        slot: arrays that a slot of a ring holds.
         sweeps: the passes.
         stores_before: statements that write what depends on no element.
     """
 
-    def __init__(self, writer: Writer, program: Program, hold: bool) -> None:
+    def __init__(self, writer: Writer, program: Program, mode: str, cuts: int) -> None:
+        self.cuts = cuts
+        self.mode = mode
+        self.index = "int64_t" if mode == "memory" else "int"
         self.writer = writer
         self.program = program
         problem = writer.problem
         self.last = problem.along[-1]
-        held = self._held() if hold else {}
+        held = {"registers": self._held, "ring": self._inputs, "memory": list}[mode]()
+        keeps = mode == "registers"
         made = Sweeps(
             writer,
             program,
-            held={name: f"{name}_pack[step].at[element]" for name in held},
-            kept="{name}_kept[step][element]" if hold else "",
+            held={name: f"{name}_pack.at[element]" for name in held},
+            kept="{name}_kept[element]" if keeps else "",
             base=self.base,
             column="column",
             within="element",
@@ -164,13 +219,76 @@ class _Rows:
             written=lambda name: f"{name}_out.at[element]",
         )
         self.row_lines = row_statements(writer, program)
-        self.held = [made.pack_text(writer.tensor(name)) for name in held]
+        packs = [made.pack_text(writer.tensor(name)) for name in held]
+        self.held = [self._access(p, name, "kWidth") for p, name in zip(packs, held)]
         self.held_lines = made.split_lines() if held else []
-        kept = {n for p in program.passes for n in p.kept} if hold else ()
+        self.slot = [
+            SlotText(name, p.type, f"{self.base(writer.tensor(name))} + first")
+            for p, name in zip(packs, held)
+        ]
+        kept = {n for p in program.passes for n in p.kept} if keeps else set()
         types = {v.name: writer.dialect.type(v.dtype) for p in program.passes for v in p.values}
-        self.kept_lines = [f"{types[n]} {n}_kept[kSteps][kWidth];" for n in types if n in kept]
-        self.sweeps = [made.text(n) for n in range(len(program.passes))]
+        self.kept_lines = [
+            line
+            for n in types
+            if n in kept
+            for line in (
+                f"{types[n]} {n}_packs[kSteps][kWidth];",
+                *((f"[[maybe_unused]] {types[n]} {n}_ends[kEnds][1];",) if self.cuts else ()),
+            )
+        ]
+        self.sweeps = [self._sweep(made, n, held, kept) for n in range(len(program.passes))]
         self.stores_before = [made.row_store(s) for s in program.stores_before]
+
+    def _access(self, pack: PackText, name: str, width: str) -> PackText:
+        """A pack with what reads it."""
+        tensor = self.writer.tensor(name)
+        return replace(pack, access=pack_access(self.writer, tensor, width, self.cuts))
+
+    def _inputs(self) -> list[str]:
+        """Operands of which every row has elements of its own."""
+        return [t.name for t in row_inputs(self.writer.problem)]
+
+    def _sweep(
+        self, made: Sweeps, number: int, held: Collection[str], kept: Collection[str]
+    ) -> RowSweepText:
+        sweep, text = self.program.passes[number], made.text(number)
+        used = list(dict.fromkeys(x.operand.name for x in sweep.loads if x.operand.name in held))
+        fresh = dict.fromkeys(
+            x.operand.name
+            for x in sweep.loads
+            if self.last in x.operand.indices and x.operand.name not in held
+        )
+        recalled = [v.name for v in sweep.recalled if v.name in kept]
+        left = [n for n in sweep.kept if n in kept]
+        given = [f"const auto &{n}_pack" for n in used]
+        given += [f"const auto &{n}_kept" for n in recalled] + [f"auto &{n}_kept" for n in left]
+        name = f"pass_{number + 1}"
+        parameters = ["auto width", f"{self.index} column", *given]
+        packs, ends = self._given(used, [*recalled, *left])
+        return RowSweepText(
+            name=name,
+            head=tuple(function_head(name, parameters)),
+            at_step=wrapped([f"{name}({', '.join(['Width<kWidth>()', 'column', *packs])});"]),
+            at_end=wrapped([f"{name}({', '.join(['Width<1>()', *ends])});"]),
+            slot=tuple(x for x in self.slot if x.name in used),
+            **vars(text)
+            | {
+                "loads": tuple(
+                    self._access(p, name, "kElements") for p, name in zip(text.loads, fresh)
+                )
+            },
+        )
+
+    def _given(self, used: list[str], kept: list[str]) -> tuple[list[str], list[str]]:
+        """What a pass is given of operands and kept values: of a pack, and of an end of the row with its column."""
+        if self.mode == "ring":
+            packs = [f"{n}_packs[step]" for n in used]
+            bases = [self.base(self.writer.tensor(n)) for n in used]
+            return packs, ["end_column", *(f"load<1>({base} + end_column)" for base in bases)]
+        packs = [f"{n}_packs[step]" for n in (*used, *kept)]
+        ends = [*(f"{n}_pack_ends[each]" for n in used), *(f"{n}_ends[each]" for n in kept)]
+        return packs, ["end_column(each)", *ends]
 
     def all_lines(self) -> list[str]:
         """Every statement, for the headers that they need."""
@@ -225,16 +343,27 @@ def _prose(plan: RowRegistersPlan) -> str:
     passes = "one pass" if count == 1 else f"{count} passes"
     return (
         f"A row takes {passes}, and stays in the registers of the threads that share it, so that memory is read "
-        f"and written once: {ladder}. The launcher picks the first of these that holds a row; longer rows are "
-        f"read again in every pass. {_accesses(plan)} Sums are taken in a fixed order: results do not depend on the launch."
+        f"and written once: {ladder}. The launcher picks the first of these that holds a row{_rings(plan)}; longer "
+        f"rows are read again in every pass. {_accesses(plan)} Sums are taken in a fixed order: results do not depend "
+        "on the launch."
+    )
+
+
+def _rings(plan: RowRegistersPlan) -> str:
+    if not plan.rings:
+        return ""
+    blocks = ", ".join(f"{r.blocks} up to {r.columns}" for r in plan.rings)
+    return (
+        ", or the fewest blocks whose rings of slots in shared memory do, into which a thread copies this row and the "
+        f"next ones while the others compute: {blocks} columns"
     )
 
 
 def _accesses(plan: RowRegistersPlan) -> str:
     if plan.cuts:
         return (
-            f"Accesses are {plan.vector} elements wide: where rows do not start on whole packs, packs begin before the "
-            "row and are cut at its ends; an array that lies otherwise than the first is then read element by element."
+            f"Accesses are {plan.vector} elements wide where the rows of all arrays start at one place of a pack, but for "
+            "the elements outside whole packs at the ends of a row; other rows are read element by element."
         )
     return (
         f"Accesses are {plan.vector} elements wide where sizes, strides and addresses permit, else one element of rows "

@@ -85,6 +85,7 @@ class ColumnPartsPlan(FormulaPlan):
     least: int
     resident: int
     result_bytes: int
+    overlaps: int
     program: Program
 
     template: ClassVar[str] = "cuda/column_parts.cu.j2"
@@ -110,6 +111,7 @@ class ColumnPartsPlan(FormulaPlan):
                 1, target.registers_sm // (schedule.threads * _registers(program, problem))
             ),
             result_bytes=RESULT_BYTES * len(program.reductions),
+            overlaps=int("tma" in target.features),
             program=program,
         )
 

@@ -22,6 +22,8 @@ class ElementPacksPlan(FormulaPlan):
     vector: int
     steps: int
     waves: int
+    cuts: int
+    rungs: tuple[int, ...]
     last: str
     folded_names: tuple[str, ...]
     program: Program
@@ -42,6 +44,8 @@ class ElementPacksPlan(FormulaPlan):
             vector=vector(problem),
             steps=schedule.steps,
             waves=schedule.waves,
+            cuts=int(vector(problem) > 1),
+            rungs=(schedule.threads, schedule.threads // 4, schedule.threads // 16),
             last=problem.along[-1],
             folded_names=foldable(problem),
             program=problem.program(),

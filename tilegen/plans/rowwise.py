@@ -9,8 +9,9 @@ from tilegen.plans.base import Fact
 from tilegen.plans.memory_bound import FormulaPlan
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.passes import Program
-from tilegen.schedules.memory_bound import vector
-from tilegen.schedules.rowwise import CUT, RowRegisters, held_bytes
+from tilegen.schedules.memory_bound import ACCESS_BYTES, vector
+from tilegen.schedules.rowwise import CUT, RING_THREADS, SLOT_PACKS, RowRegisters, held_bytes
+from tilegen.schedules.rowwise import slot_bytes
 from tilegen.targets import CudaTarget
 
 
@@ -22,7 +23,6 @@ class Rung:
         threads: threads that share a row.
         columns: the longest row that they hold.
         block: threads of a block.
-        blocks: blocks that share a row.
         attributes: of its kernel for whole packs.
         askew: of its kernel for other rows.
     """
@@ -30,20 +30,25 @@ class Rung:
     threads: int
     columns: int
     block: int
-    blocks: int
     attributes: str
     askew: str
 
 
 def _rung(threads: int, block: int, values: int, registers: int, target: CudaTarget) -> Rung:
     """Kernels get as many registers as they are estimated to need, so that as many blocks as possible run at once."""
-    blocks = max(1, threads // block)
-    cluster = f" __cluster_dims__({blocks}, 1, 1)" if blocks > 1 else ""
     bounds = [
-        f"__launch_bounds__({block}, {max(1, target.registers_sm // (block * need))}){cluster}"
+        f"__launch_bounds__({block}, {max(1, target.registers_sm // (block * need))})"
         for need in (registers - CUT, registers)
     ]
-    return Rung(threads, threads * values, block, blocks, *bounds)
+    return Rung(threads, threads * values, block, *bounds)
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Rows up to `columns` long are shared by the rings of `blocks` blocks."""
+
+    blocks: int
+    columns: int
 
 
 @dataclass(frozen=True)
@@ -54,11 +59,19 @@ class RowRegistersPlan(FormulaPlan):
     vector: int
     threads: int
     longest: int
+    long_block: int
     partial_slots: int
-    clusters: tuple[int, ...]
     cuts: int
     waves: int
     rungs: tuple[Rung, ...]
+    rings: tuple[Ring, ...]
+    ring_threads: int
+    ring_clusters: int
+    ring_from: int
+    slots: int
+    slot_packs: int
+    slot_bytes: int
+    element_bytes: int
     short_program: Program
     long_program: Program
 
@@ -71,12 +84,10 @@ class RowRegistersPlan(FormulaPlan):
     ) -> RowRegistersPlan:
         """Derive every number. The schedule must be legal for the problem on the target."""
         short = problem.program("compact")
-        # What takes one pass reads its row once, however long: blocks need not share it.
-        clusters = schedule.clusters(target) if len(short.passes) > 1 else ()
         shared = [(t, max(t, schedule.threads)) for t in schedule.rungs()]
-        shared += [(b * schedule.longest, schedule.longest) for b in clusters]
         need = schedule.registers(problem)
         rungs = [_rung(t, block, schedule.values, need, target) for t, block in shared]
+        rings = schedule.rings(problem, target)
         return cls(
             problem=problem,
             schedule=schedule,
@@ -85,11 +96,19 @@ class RowRegistersPlan(FormulaPlan):
             vector=vector(problem),
             threads=schedule.threads,
             longest=schedule.longest,
+            long_block=max(schedule.longest, schedule.threads),
             partial_slots=max(32, rungs[-1].threads // 32),
-            clusters=clusters,
             cuts=int(len(problem.along) == 1 and vector(problem) > 1),
             waves=schedule.waves,
             rungs=tuple(rungs),
+            rings=tuple(Ring(*r) for r in rings),
+            ring_threads=RING_THREADS,
+            ring_clusters=int(len(rings) > 1),
+            ring_from=rungs[-1].columns,
+            slots=schedule.ring_slots(problem, target),
+            slot_packs=SLOT_PACKS,
+            slot_bytes=slot_bytes(problem),
+            element_bytes=ACCESS_BYTES // vector(problem),
             short_program=short,
             long_program=problem.program("nothing"),
         )
@@ -106,13 +125,21 @@ class RowRegistersPlan(FormulaPlan):
             Fact(
                 "vector", f"{self.vector} elements", "16 bytes of the widest array with every index"
             ),
-            Fact("threads a row", ladder, "columns; longer rows are read again in every pass"),
+            Fact("threads a row", ladder, "columns"),
+            *self._ring_facts(),
             Fact(
                 "held",
                 f"{held * self.values} bytes a thread",
                 f"{held} bytes for each of {self.values}",
             ),
         ]
+
+    def _ring_facts(self) -> list[Fact]:
+        if not self.rings:
+            return []
+        blocks = ", ".join(f"{r.blocks} to {r.columns}" for r in self.rings)
+        held = f"{self.slots} slots of {self.slot_bytes} bytes in each block's shared memory"
+        return [Fact("blocks a row", blocks, f"columns; {held}")]
 
     def description(self) -> str:
         s = self.schedule

@@ -55,7 +55,7 @@ class ColumnParts(FormulaSchedule):
     )
     threads: int = option(256, "Threads of a block.", kind=int, unit="threads")
     blocks: int = option(
-        1584,
+        528,
         "Blocks that columns are cut for where they are few; the same on every device, so that results are too.",
         kind=int,
         unit="blocks",
@@ -94,7 +94,7 @@ class ColumnParts(FormulaSchedule):
 
     def tokens(self) -> list[str]:
         words = [f"p{self.across}x{self.threads // self.across}"]
-        words += [f"b{self.blocks}"] if self.blocks != 1584 else []
+        words += [f"b{self.blocks}"] if self.blocks != 528 else []
         return words + ([f"l{self.least}"] if self.least != 4 else [])
 
     def tile_extents(self) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ class ColumnParts(FormulaSchedule):
 
     @classmethod
     def candidates(cls, problem: FormulaProblem, target: CudaTarget) -> Iterator[ColumnParts]:
-        grid = itertools.product((8, 16, 32, 64), (128, 256, 512), (792, 1584, 3168), (2, 4, 8))
+        grid = itertools.product((8, 16, 32, 64), (128, 256, 512), (264, 528, 1056), (2, 4, 8))
         for across, threads, blocks, least in grid:
             yield cls(across, threads, blocks, least)
 

@@ -51,13 +51,11 @@ class TileShared(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CudaTarget) -> TileShared:
-        """Tiles of 64 x 64, or of 32 x 32 where shared memory would not hold every crossed input.
-
-        A thread reads two lines of 16-bit elements at once, and so much only once.
-        """
-        threads = 256 if min(crossed_bytes(problem)) == 2 else 128
-        made = cls(threads=threads)
-        return made if not made.violations(problem, target) else cls(tile=32, threads=64)
+        """Tiles of 64 x 64, of 128 x 128 for 16-bit elements, smaller where shared memory would not hold every crossed input."""
+        made = cls(tile=128, threads=512) if min(crossed_bytes(problem)) == 2 else cls()
+        for smaller in (cls(threads=256), cls(tile=32, threads=64)):
+            made = smaller if made.violations(problem, target) else made
+        return made
 
     def shared_bytes(self, problem: FormulaProblem) -> int:
         """Shared memory of a block in bytes: a tile of every crossed input."""

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilegen.fields import option
+from tilegen.problems.base import Tensor
 from tilegen.problems.families import ROWWISE
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.passes import Program
 from tilegen.schedules.base import Violation
-from tilegen.schedules.memory_bound import FormulaSchedule, positive, vector, whole_operands
+from tilegen.schedules.memory_bound import ACCESS_BYTES, FormulaSchedule, positive, vector
+from tilegen.schedules.memory_bound import whole_operands
 from tilegen.targets import CudaTarget
 
 # Threads that may share a row, shortest rows first.
@@ -21,6 +23,23 @@ LADDER = (8, 32, 128, 256, 512, 1024)
 OVERHEAD = 48
 # And for the ends of rows that do not start on whole packs.
 CUT = 40
+
+# Threads of a block that compute on rows in a ring, and packs of every input that each has in a slot.
+RING_THREADS = 512
+SLOT_PACKS = 2
+# Bytes of such a block's shared memory besides the ring, at most: barriers and partial results.
+RING_STATIC = 8192
+
+
+def row_inputs(problem: FormulaProblem) -> list[Tensor]:
+    """Arrays that are read and have elements of their own in every row."""
+    order = set(problem.family.order)
+    return [t for t in problem.tensors() if t.is_read and set(t.dims) == order]
+
+
+def slot_bytes(problem: FormulaProblem) -> int:
+    """Bytes of a slot of a ring: the packs of every input for each thread."""
+    return RING_THREADS * SLOT_PACKS * ACCESS_BYTES * len(row_inputs(problem))
 
 
 @dataclass(frozen=True)
@@ -57,6 +76,13 @@ class RowRegisters(FormulaSchedule):
         kind=int,
         unit="blocks",
     )
+    slots: int = option(
+        0,
+        "Slots of a block's ring, through which rows travel that registers cannot hold, where the target has "
+        "bulk copies; 0 for as many as shared memory has room for.",
+        kind=int,
+        unit="slots",
+    )
 
     backend: ClassVar[str] = "cuda"
     name: ClassVar[str] = "rows"
@@ -75,11 +101,26 @@ class RowRegisters(FormulaSchedule):
         """Numbers of threads that share a row, each for rows up to that many times `values`."""
         return tuple(t for t in LADDER if t <= self.longest)
 
-    def clusters(self, target: CudaTarget) -> tuple[int, ...]:
-        """Numbers of blocks that share a longer row through each other's shared memory."""
-        if "tma" not in target.features:
-            return ()
-        return tuple(b for b in (2, 4, 8) if b <= self.cluster)
+    def ring_slots(self, problem: FormulaProblem, target: CudaTarget) -> int:
+        """Slots of a block's ring; 0 where rows do not travel through rings.
+
+        They do where bulk copies exist, for formulas that take several passes over inputs of one width, which
+        need 16 bytes for a thread.
+        """
+        inputs = row_inputs(problem)
+        sizes = {t.dtype.bytes * vector(problem) for t in inputs}
+        passes = len(problem.program("nothing").passes)
+        if "tma" not in target.features or len(problem.along) > 1 or passes < 2:
+            return 0
+        if sizes != {ACCESS_BYTES}:
+            return 0
+        return self.slots or (target.shared_block - RING_STATIC) // slot_bytes(problem)
+
+    def rings(self, problem: FormulaProblem, target: CudaTarget) -> tuple[tuple[int, int], ...]:
+        """Numbers of blocks that share a row, and how many columns their rings hold: a quarter stays for what is next."""
+        slots = self.ring_slots(problem, target)
+        columns = slots * 3 // 4 * RING_THREADS * SLOT_PACKS * vector(problem)
+        return tuple((b, b * columns) for b in (1, 2, 4, 8) if slots and b <= self.cluster)
 
     def registers(self, problem: FormulaProblem) -> int:
         """Estimate of a thread's registers: the row as it is held while the passes go on, and the rest."""
@@ -99,6 +140,7 @@ class RowRegisters(FormulaSchedule):
         broken += positive("longest", self.longest, 8, target.threads_block)
         broken += positive("waves", self.waves, 1, 1024)
         broken += positive("cluster", self.cluster, 1, 8, power=True)
+        broken += positive("slots", self.slots, 0, 64)
         if self.longest not in LADDER:
             broken.append(
                 Violation(
@@ -108,6 +150,16 @@ class RowRegisters(FormulaSchedule):
             )
         if broken:
             return broken
+        slots = self.ring_slots(problem, target)
+        shared = slots * slot_bytes(problem) + RING_STATIC
+        if slots and (slots < 4 or shared > target.shared_block):
+            broken.append(
+                Violation(
+                    "slots",
+                    f"{slots} slots of {slot_bytes(problem)} bytes and {RING_STATIC} more need {shared} bytes of "
+                    f"shared memory; {target} allows {target.shared_block}, and a ring has at least 4",
+                )
+            )
         block = max(self.threads, self.longest)
         allowed = min(target.registers_thread, target.registers_sm // block)
         needed = self.registers(problem)
@@ -129,6 +181,8 @@ class RowRegisters(FormulaSchedule):
             made.append(f"l{self.longest}")
         if self.cluster != 8:
             made.append(f"c{self.cluster}")
+        if self.slots:
+            made.append(f"s{self.slots}")
         if self.waves != 1024:
             made.append(f"w{self.waves}")
         return made
