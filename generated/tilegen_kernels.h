@@ -9,6 +9,7 @@
 #include "c_openmp/column_mean_bf16_c512.h"
 #include "c_openmp/gemm_bf16_nt_batched_bias_gelu_2400x256x512_r6x64_x86_64_v4.h"
 #include "c_openmp/gemm_bf16_tn_bias_amx_1024x512x1024_amx.h"
+#include "c_openmp/gemm_bf16_tn_bias_gelu_skinny_32x128x8192_amx.h"
 #include "c_openmp/gemm_bf16_tn_bias_skinny_48x252x1024_r8x3_x86_64_v4.h"
 #include "c_openmp/gemm_bf16_tn_prepacked_1024x512x1024_r32x32_u2_amx.h"
 #include "c_openmp/gemm_f16_tn_128x128x32.h"

@@ -53,6 +53,7 @@ _SCHEDULES = [
     "tilegen.schedules.rowwise:RowRegisters",
     "tilegen.schedules.rowwise_c:RowLoops",
     "tilegen.schedules.gemm_amx:AmxGemm",
+    "tilegen.schedules.gemm_amx_skinny:AmxSkinnyGemm",
     "tilegen.schedules.gemm_vnni:VnniGemm",
     "tilegen.schedules.gemm_packed:PackedGemm",
     "tilegen.schedules.gemm_skinny:SkinnyGemm",

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  3200x256x512
-// Inputs    94dfe171aca5  (command, templates and emitter)
+// Inputs    ae1856297930  (command, templates and emitter)
 // Body      83db11d845ef  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    14f40b5bc091  (command, templates and emitter)
+// Inputs    27fe1f92cd87  (command, templates and emitter)
 // Body      3c2be2820326  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc * scale[n] where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    9aca9e653a6a  (command, templates and emitter)
+// Inputs    bfbb35a0c40d  (command, templates and emitter)
 // Body      6406b015a015  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -53,14 +53,17 @@ def needs_avx512():
         ("amx", "bf16", "tn"),
         ("amx", "i8", "nt"),
         ("prepacked", "bf16", "nt"),
+        ("amx_skinny", "bf16", "tn"),
+        ("amx_skinny", "i8", "tn"),
     ],
 )
 def test_dtype_and_layout(schedule, dtype, layout):
     check(emulated(amx(schedule, dtype=dtype, layout=layout)))
 
 
-def test_batches_and_an_epilogue():
-    check(emulated(amx(batched="true", epilogue="bias_gelu", out_dtype="f32")))
+@pytest.mark.parametrize("schedule", ["amx", "amx_skinny"])
+def test_batches_and_an_epilogue(schedule):
+    check(emulated(amx(schedule, batched="true", epilogue="bias_gelu", out_dtype="f32")))
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "i8"])
@@ -84,6 +87,8 @@ def test_on_this_machine_it_is_right_or_refused(dtype):
         ({"tile": "48x64x32"}, ["48", "32"]),
         ({"micro": "16x32"}, ["16x32", "32x32"]),
         ({"tile": "8192x8192x64"}, ["67108864"]),
+        ({"schedule": "amx_skinny", "layout": "tt"}, ["amx_skinny", "tt", "tn"]),
+        ({"schedule": "amx_skinny", "tile": "64x48x40"}, ["64", "32", "48", "40"]),
     ],
 )
 def test_an_illegal_schedule_is_refused_with_its_numbers(options, words):

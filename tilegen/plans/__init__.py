@@ -31,6 +31,7 @@ _PLANS = {
     "MmaGemm": "tilegen.plans.gemm_mma:MmaGemmPlan",
     "PackedGemm": "tilegen.plans.gemm_packed:PackedGemmPlan",
     "AmxGemm": "tilegen.plans.gemm_amx:AmxGemmPlan",
+    "AmxSkinnyGemm": "tilegen.plans.gemm_amx_skinny:AmxSkinnyGemmPlan",
     "PrepackedGemm": "tilegen.plans.gemm_prepacked:PrepackedGemmPlan",
     "VnniGemm": "tilegen.plans.gemm_vnni:VnniGemmPlan",
     "WgmmaGemm": "tilegen.plans.gemm_wgmma:WgmmaGemmPlan",
