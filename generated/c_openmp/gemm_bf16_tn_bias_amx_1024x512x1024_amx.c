@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  amx 1024x512x1024
-// Inputs    bde76d8429b4  (command, templates and emitter)
-// Body      b45ca4413541  (everything below this comment)
+// Inputs    c75995762fd6  (command, templates and emitter)
+// Body      1e06710088ac  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_amx_1024x512x1024_amx.h"
@@ -312,6 +312,66 @@ static inline void transpose_edge(int64_t rows, int64_t cols, const Element *sou
   }
 }
 
+// A row of a square of kSide x kSide, aligned in registers, at any element's address in memory.
+enum { kSide = 16 };
+typedef Factor Row __attribute__((vector_size(kSide * sizeof(Factor))));
+typedef Factor RowAt
+    __attribute__((vector_size(kSide * sizeof(Factor)), aligned(4), may_alias));
+typedef int32_t LanesOfRow __attribute__((vector_size(kSide * sizeof(Factor))));
+
+static inline Row load_row(const Element *source) {
+  Row words;
+  memcpy(&words, source, sizeof words);
+  return words;
+}
+
+// Alternate the lower halves, and the upper halves, of two rows.
+static inline Row low_of_rows(Row a, Row b) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19,
+                                 4, 20, 5, 21, 6, 22, 7, 23);
+#else
+  const LanesOfRow lanes = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+  return __builtin_shuffle(a, b, lanes);
+#endif
+}
+
+static inline Row high_of_rows(Row a, Row b) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27,
+                                 12, 28, 13, 29, 14, 30, 15, 31);
+#else
+  const LanesOfRow lanes = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return __builtin_shuffle(a, b, lanes);
+#endif
+}
+
+// Transpose kSide x kSide elements: each of four rounds alternates rows that lie half the square
+// apart. Everything is written out, so that the rows stay in registers.
+static void transpose_square(const Element *source, int64_t from, Factor *target, int64_t to) {
+  Row rows[kSide], next[kSide];
+#pragma GCC unroll 16
+  for (int i = 0; i < kSide; ++i) {
+    rows[i] = load_row(source + i * from);
+  }
+#pragma GCC unroll 4
+  for (int round = 0; round < 4; ++round) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kSide / 2; ++i) {
+      next[2 * i] = low_of_rows(rows[i], rows[i + kSide / 2]);
+      next[2 * i + 1] = high_of_rows(rows[i], rows[i + kSide / 2]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kSide; ++i) {
+      rows[i] = next[i];
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kSide; ++i) {
+    *(RowAt *)(target + i * to) = rows[i];
+  }
+}
+
 // target[j][i] = source[i][j], with `from` elements and `to` words between rows. Squares
 // of 16 use up the lines that are read, four at a time, and keep those that are written in L1.
 static void transpose(int64_t rows, int64_t cols, const Element *source, int64_t from,
@@ -320,6 +380,11 @@ static void transpose(int64_t rows, int64_t cols, const Element *source, int64_t
     const int64_t end = smaller(strip + 16, rows);
     for (int64_t square = 0; square < cols; square += 16) {
       const int64_t last = smaller(square + 16, cols);
+      if (end - strip == kSide && last - square == kSide) {
+        transpose_square(source + strip * from + square * kWord, from,
+                         target + square * to + strip, to);
+        continue;
+      }
       for (int64_t i = strip; i < end; i += 4) {
         for (int64_t j = square; j < last; j += 4) {
           if (i + 4 <= end && j + 4 <= last) {

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  skinny 48x2048x1024 r6x16
-// Inputs    0231e5f7bbd4  (command, templates and emitter)
-// Body      fa0100246fd7  (everything below this comment)
+// Inputs    191429c00b8f  (command, templates and emitter)
+// Body      b41945f34b89  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_skinny_48x2048x1024_r6x16_x86_64_v3.h"
@@ -43,12 +43,13 @@ enum {
   kBlockK = 1024,  // depth of A that lies in the thread's memory, for kBlockM rows
   kMicroM = 6,  // rows of a micro tile
   kMicroN = 16,  // columns of a micro tile
-  kStepK = 16,  // rows of B that pass by together
+  kStepK = 32,  // rows of B that pass by together
   kThreadCost = 884736,  // multiply-adds that are worth starting a thread
   kStripsPerThread = 4,  // so that a thread that loses its core can be helped
 
   // Derived.
   kLanes = 8,  // elements of a vector register
+  kLines = 1,  // cache lines of a row of B in a micro tile
   kLine = 64  // bytes of a cache line
 };
 
@@ -98,11 +99,18 @@ static inline Vector load_vector(const Element *source) {
   return *(const VectorAt *)source;
 }
 
+// Some lines of each row of what comes next of B, fetched into L2 while a micro tile is multiplied.
+struct Fetch {
+  const char *at;
+  int64_t stride;  // bytes from one row to the next
+  int lines;
+};
+
 // Add the products of `rows` rows of A and `vectors` vectors of columns of B to the sums. Both
 // counts are constants where this is inlined, so that the sums stay in registers.
 static inline __attribute__((always_inline)) void multiply(
     int rows, int vectors, int64_t depth, const Factor *a, int64_t row_of_a, const Element *b,
-    int64_t ldb, Sum *sums) {
+    int64_t ldb, Sum *sums, const struct Fetch *next) {
   Vector sum[kMicroM][kMicroN / kLanes];  // [rows][vectors]
 #pragma GCC unroll 6
   for (int i = 0; i < rows; ++i) {
@@ -112,6 +120,9 @@ static inline __attribute__((always_inline)) void multiply(
     }
   }
   for (int64_t k = 0; k < depth; ++k) {
+    for (int line = 0; line < next->lines; ++line) {
+      __builtin_prefetch(next->at + k * next->stride + line * kLine, 0, 2);
+    }
     Vector row_of_b[kMicroN / kLanes];  // [vectors]
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
@@ -137,43 +148,60 @@ static inline __attribute__((always_inline)) void multiply(
 // Choose the body whose constants fit.
 static inline __attribute__((always_inline)) void multiply_rows(
     int rows, int vectors, int64_t depth, const Factor *a, int64_t row_of_a, const Element *b,
-    int64_t ldb, Sum *sums) {
+    int64_t ldb, Sum *sums, const struct Fetch *next) {
   switch (vectors) {
     case 1:
-      multiply(rows, 1, depth, a, row_of_a, b, ldb, sums);
+      multiply(rows, 1, depth, a, row_of_a, b, ldb, sums, next);
       break;
     default:
-      multiply(rows, 2, depth, a, row_of_a, b, ldb, sums);
+      multiply(rows, 2, depth, a, row_of_a, b, ldb, sums, next);
       break;
   }
 }
 
 static void multiply_tile(int rows, int vectors, int64_t depth, const Factor *a, int64_t row_of_a,
-                          const Element *b, int64_t ldb, Sum *sums) {
+                          const Element *b, int64_t ldb, Sum *sums, const struct Fetch *next) {
   switch (rows) {
     case 1:
-      multiply_rows(1, vectors, depth, a, row_of_a, b, ldb, sums);
+      multiply_rows(1, vectors, depth, a, row_of_a, b, ldb, sums, next);
       break;
     case 2:
-      multiply_rows(2, vectors, depth, a, row_of_a, b, ldb, sums);
+      multiply_rows(2, vectors, depth, a, row_of_a, b, ldb, sums, next);
       break;
     case 3:
-      multiply_rows(3, vectors, depth, a, row_of_a, b, ldb, sums);
+      multiply_rows(3, vectors, depth, a, row_of_a, b, ldb, sums, next);
       break;
     case 4:
-      multiply_rows(4, vectors, depth, a, row_of_a, b, ldb, sums);
+      multiply_rows(4, vectors, depth, a, row_of_a, b, ldb, sums, next);
       break;
     case 5:
-      multiply_rows(5, vectors, depth, a, row_of_a, b, ldb, sums);
+      multiply_rows(5, vectors, depth, a, row_of_a, b, ldb, sums, next);
       break;
     default:
-      multiply_rows(6, vectors, depth, a, row_of_a, b, ldb, sums);
+      multiply_rows(6, vectors, depth, a, row_of_a, b, ldb, sums, next);
       break;
   }
 }
 
+// Copy a piece of B between zeros, its rows one after the other. Nothing beyond its end is read,
+// and rows whose distance is a power of two do not displace each other from L1.
+static inline void copy_piece(Element *copy, const Element *source, int64_t ldb, int64_t depth,
+                              int64_t width) {
+  if (width == kMicroN) {
+    for (int64_t row = 0; row < depth; ++row) {
+      memcpy(copy + row * kMicroN, source + row * ldb, kMicroN * sizeof *copy);
+    }
+    return;
+  }
+  memset(copy, 0, kStepK * kMicroN * sizeof *copy);
+  for (int64_t row = 0; row < depth; ++row) {
+    memcpy(copy + row * kMicroN, source + row * ldb, (size_t)width * sizeof *copy);
+  }
+}
+
 // Multiply the block's rows of A by its strip: kStepK rows of B pass through the strip from left to
-// right, so that memory is read in long runs, and meet all rows of A while they are in L1.
+// right, so that memory is read in long runs, and meet all rows of A while they are in L1. Each
+// micro tile fetches its share of the piece to the right.
 static void multiply_block(const struct Call *call, const struct Block *block) {
   const Element *b = call->b;
   for (int64_t k = 0; k < block->depth; k += kStepK) {
@@ -182,20 +210,23 @@ static void multiply_block(const struct Call *call, const struct Block *block) {
       const int64_t width = smaller(kMicroN, block->cols - j);
       const Element *source = b + (block->k + k) * call->ldb + block->n + j;
       int64_t ldb = call->ldb;
-      Element edge[kStepK * kMicroN];  // [kStepK][kMicroN]
-      if (width % kLanes != 0) {
-        // Read what exists of the last vector.
-        memset(edge, 0, sizeof edge);
-        for (int64_t row = 0; row < depth; ++row) {
-          memcpy(edge + row * kMicroN, source + row * ldb, (size_t)width * sizeof(Element));
-        }
-        source = edge;
+      struct Fetch next = {(const char *)(source + kMicroN), 0, 0};
+      next.stride = ldb * (int64_t)sizeof(Element);
+      Element copy[kStepK * kMicroN] __attribute__((aligned(kLine)));  // [kStepK][kMicroN]
+      if (block->rows > kMicroM || width % kLanes != 0) {
+        copy_piece(copy, source, ldb, depth, width);
+        source = copy;
         ldb = kMicroN;
       }
+      // The last piece of the strip has none to its right.
+      const int64_t lines = j + kMicroN < block->cols ? kLines : 0;
       for (int64_t i = 0; i < block->rows; i += kMicroM) {
         const int rows = (int)smaller(kMicroM, block->rows - i);
+        const int64_t end = lines * smaller(i + kMicroM, block->rows) / block->rows;
+        next.lines = (int)(end - lines * i / block->rows);
         multiply_tile(rows, (int)pieces(width, kLanes), depth, block->a + i * block->row_of_a + k,
-                      block->row_of_a, source, ldb, block->sums + i * kBlockN + j);
+                      block->row_of_a, source, ldb, block->sums + i * kBlockN + j, &next);
+        next.at += next.lines * kLine;
       }
     }
   }

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  3200x256x256 r8x4
-// Inputs    d87afbe8a747  (command, templates and emitter)
+// Inputs    5e749796dd19  (command, templates and emitter)
 // Body      fd0c311a86cf  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

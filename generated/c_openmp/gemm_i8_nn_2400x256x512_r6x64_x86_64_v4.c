@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    27b1fbea2731  (command, templates and emitter)
-// Body      ed0bbc59c362  (everything below this comment)
+// Inputs    5674eaaa1f83  (command, templates and emitter)
+// Body      9835843a8a96  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nn_2400x256x512_r6x64_x86_64_v4.h"
@@ -47,6 +47,7 @@ enum {
   kBlockK = 512,  // rows of B that are packed at a time
   kMicroM = 6,  // rows of a micro tile
   kMicroN = 64,  // columns of a micro tile, and of a sliver of B
+  kFewRows = 512,  // rows that meet B a sliver at a time, fetched ahead
 
   // Costs in multiply-adds, by which cells are chosen.
   kThreadCost = 884736,  // starting a thread
@@ -94,6 +95,16 @@ struct Block {
   const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
   Factor *group;  // [kGroupM][depth], packed rows of A
   Sum *sums;  // [rows][kBlockN], or one [kMicroM][kMicroN] when they start and end here
+  int64_t next_n, next_k, next_cols, next_depth;  // the next block of B
+  int few;  // whether rows are so few that it is fetched ahead
+};
+
+// A part of the next block of B, fetched into L2 line by line while a micro tile is multiplied.
+struct Fetch {
+  const char *at;     // its first row
+  int64_t row_bytes;  // fetched of a row
+  int64_t stride;     // bytes from one row to the next
+  int64_t pace;       // rows in a step of K, in units of 2^-16; 0 where nothing is fetched
 };
 
 static inline int64_t smaller(int64_t a, int64_t b) {
@@ -166,6 +177,66 @@ static inline void transpose_edge(int64_t rows, int64_t cols, const Element *sou
   }
 }
 
+// A row of a square of kSide x kSide, aligned in registers, at any element's address in memory.
+enum { kSide = 16 };
+typedef Factor Row __attribute__((vector_size(kSide * sizeof(Factor))));
+typedef Factor RowAt
+    __attribute__((vector_size(kSide * sizeof(Factor)), aligned(4), may_alias));
+typedef int32_t LanesOfRow __attribute__((vector_size(kSide * sizeof(Factor))));
+
+typedef int8_t BytesOfRow __attribute__((vector_size(kSide), aligned(1), may_alias));
+
+static inline Row load_row(const int8_t *source) {
+  return __builtin_convertvector(*(const BytesOfRow *)source, Row);
+}
+
+// Alternate the lower halves, and the upper halves, of two rows.
+static inline Row low_of_rows(Row a, Row b) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19,
+                                 4, 20, 5, 21, 6, 22, 7, 23);
+#else
+  const LanesOfRow lanes = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+  return __builtin_shuffle(a, b, lanes);
+#endif
+}
+
+static inline Row high_of_rows(Row a, Row b) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27,
+                                 12, 28, 13, 29, 14, 30, 15, 31);
+#else
+  const LanesOfRow lanes = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return __builtin_shuffle(a, b, lanes);
+#endif
+}
+
+// Transpose kSide x kSide elements: each of four rounds alternates rows that lie half the square
+// apart. Everything is written out, so that the rows stay in registers.
+static void transpose_square(const Element *source, int64_t from, Factor *target, int64_t to) {
+  Row rows[kSide], next[kSide];
+#pragma GCC unroll 16
+  for (int i = 0; i < kSide; ++i) {
+    rows[i] = load_row(source + i * from);
+  }
+#pragma GCC unroll 4
+  for (int round = 0; round < 4; ++round) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kSide / 2; ++i) {
+      next[2 * i] = low_of_rows(rows[i], rows[i + kSide / 2]);
+      next[2 * i + 1] = high_of_rows(rows[i], rows[i + kSide / 2]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kSide; ++i) {
+      rows[i] = next[i];
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kSide; ++i) {
+    *(RowAt *)(target + i * to) = rows[i];
+  }
+}
+
 // target[j][i] = source[i][j], with `from` elements and `to` elements between rows. Squares
 // of 16 use up the lines that are read, four at a time, and keep those that are written in L1.
 static void transpose(int64_t rows, int64_t cols, const Element *source, int64_t from,
@@ -174,6 +245,11 @@ static void transpose(int64_t rows, int64_t cols, const Element *source, int64_t
     const int64_t end = smaller(strip + 16, rows);
     for (int64_t square = 0; square < cols; square += 16) {
       const int64_t last = smaller(square + 16, cols);
+      if (end - strip == kSide && last - square == kSide) {
+        transpose_square(source + strip * from + square, from,
+                         target + square * to + strip, to);
+        continue;
+      }
       for (int64_t i = strip; i < end; i += 4) {
         for (int64_t j = square; j < last; j += 4) {
           if (i + 4 <= end && j + 4 <= last) {
@@ -196,7 +272,7 @@ typedef int32_t Whole __attribute__((vector_size(64), may_alias));
 // from 0. Both counts are constants where this is inlined, so that the sums stay in registers.
 static inline __attribute__((always_inline)) void multiply(
     int rows, int vectors, int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
-    int first, Sum *tile, int64_t row_of_sums) {
+    int first, Sum *tile, int64_t row_of_sums, int fetching, const struct Fetch *next) {
   Vector sum[kMicroM][kVectors];  // [rows][vectors]
 #pragma GCC unroll 6
   for (int i = 0; i < rows; ++i) {
@@ -208,6 +284,11 @@ static inline __attribute__((always_inline)) void multiply(
   }
 #pragma GCC unroll 4
   for (int64_t k = 0; k < depth; ++k) {
+    if (fetching) {
+      const int64_t place = k * next->pace;
+      const int64_t in_row = (place & 0xffff) * next->row_bytes >> 16;
+      __builtin_prefetch(next->at + (place >> 16) * next->stride + in_row, 0, 2);
+    }
     Vector b[kVectors];  // [vectors]
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
@@ -243,16 +324,16 @@ static inline __attribute__((always_inline)) void multiply_rows(
     int first, Sum *tile, int64_t row_of_sums) {
   switch ((width + kLanes - 1) / kLanes) {
     case 1:
-      multiply(rows, 1, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply(rows, 1, depth, a, lda, sliver, first, tile, row_of_sums, 0, NULL);
       break;
     case 2:
-      multiply(rows, 2, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply(rows, 2, depth, a, lda, sliver, first, tile, row_of_sums, 0, NULL);
       break;
     case 3:
-      multiply(rows, 3, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply(rows, 3, depth, a, lda, sliver, first, tile, row_of_sums, 0, NULL);
       break;
     default:
-      multiply(rows, 4, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply(rows, 4, depth, a, lda, sliver, first, tile, row_of_sums, 0, NULL);
       break;
   }
 }
@@ -279,6 +360,13 @@ static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, i
       multiply_rows(6, width, depth, a, lda, sliver, first, tile, row_of_sums);
       break;
   }
+}
+
+// Multiply a full tile, and fetch a part of the next block of B meanwhile.
+static void multiply_and_fetch(int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
+                               int first, Sum *tile, int64_t row_of_sums,
+                               const struct Fetch *next) {
+  multiply(kMicroM, kVectors, depth, a, lda, sliver, first, tile, row_of_sums, 1, next);
 }
 
 // Pack the block of B into slivers of kMicroN columns, each with K outermost. Columns that
@@ -325,6 +413,26 @@ static void store_tile(const struct Call *call, const struct Block *block, int64
   }
 }
 
+// The part of the next block that is fetched while the micro tile at (i, j) is multiplied: whole
+// micro tiles of rows share the columns of a sliver.
+static inline struct Fetch share_of_next(const struct Call *call, const struct Block *block,
+                                         int64_t i, int64_t j) {
+  struct Fetch fetch = {NULL, 0, 0, 0};
+  const int64_t tiles = block->rows / kMicroM, tile = i / kMicroM;
+  if (!block->few || block->next_cols <= j || tile >= tiles || block->depth == 0) {
+    return fetch;
+  }
+  const int64_t rows = smaller(kMicroN, block->next_cols - j);
+  const int64_t begin = rows * tile / tiles, end = rows * (tile + 1) / tiles;
+  const int64_t n = block->next_n + j, k = block->next_k;
+  const Element *next = call->b + n * call->ldb + k;
+  fetch.row_bytes = block->next_depth * (int64_t)sizeof *next;
+  fetch.stride = call->ldb * (int64_t)sizeof *next;
+  fetch.at = (const char *)next + begin * fetch.stride;
+  fetch.pace = ((end > begin ? end - begin : 1) << 16) / block->depth;
+  return fetch;
+}
+
 // Multiply `rows` (at most kMicroM) rows of A, from row i of the block on, by every sliver. After
 // the last block of K the sums of a tile become results while they are in L1.
 static void sweep_slivers(const struct Call *call, const struct Block *block, int64_t i, int rows,
@@ -335,7 +443,12 @@ static void sweep_slivers(const struct Call *call, const struct Block *block, in
     const int width = (int)smaller(kMicroN, block->cols - j);
     Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j;
     const Factor *sliver = block->panel + j * block->depth;
-    multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile, row_of_sums);
+    const struct Fetch next = share_of_next(call, block, i, j);
+    if (next.pace > 0 && width == kMicroN) {
+      multiply_and_fetch(block->depth, a, lda, sliver, block->first, tile, row_of_sums, &next);
+    } else {
+      multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile, row_of_sums);
+    }
     if (block->last) {
       store_tile(call, block, i, j, rows, width, tile, row_of_sums);
     }
@@ -383,13 +496,29 @@ static struct Memory memory_of(const struct Call *call) {
   return bytes;
 }
 
+// Which block of B comes after this one: deeper in K, or the start of the same or the next columns.
+static void find_next(const struct Call *call, struct Block *block, int64_t m_end, int64_t n_end,
+                      int64_t step_n, int64_t step_k) {
+  block->next_n = block->n;
+  block->next_k = block->k + step_k;
+  if (block->next_k >= call->k) {
+    block->next_k = 0;
+    block->next_n += block->m + kBlockM < m_end ? 0 : step_n;
+  }
+  block->next_cols = smaller(step_n, n_end - block->next_n);
+  block->next_depth = smaller(step_k, call->k - block->next_k);
+}
+
 // Compute rows [m_begin, m_end) and columns [n_begin, n_end) of the result.
 static void compute_cell(const struct Call *call, int64_t m_begin,
                          int64_t m_end, int64_t n_begin, int64_t n_end, char *memory) {
   const struct Memory bytes = memory_of(call);
-  const int64_t step_n = even_part(n_end - n_begin, kBlockN, kMicroN);
+  // A few rows of A lie in a near cache: they meet B a sliver at a time, while the next is fetched.
+  const int few = m_end - m_begin <= kFewRows;
+  const int64_t step_n = few ? kMicroN : even_part(n_end - n_begin, kBlockN, kMicroN);
   const int64_t step_k = even_part(call->k, kBlockK, 16);
   struct Block block;
+  block.few = few;
   block.sums = (Sum *)(memory + bytes.panel);
   Factor *const panel = (Factor *)memory;
   block.panel = panel;
@@ -405,6 +534,7 @@ static void compute_cell(const struct Call *call, int64_t m_begin,
         block.first = block.k == 0;
         block.last = block.k + block.depth >= call->k;
         pack_b(call, &block, panel);
+        find_next(call, &block, m_end, n_end, step_n, step_k);
         sweep_rows(call, &block);
         block.k += step_k;
       } while (block.k < call->k);

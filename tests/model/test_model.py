@@ -72,19 +72,27 @@ def test_few_tiles_and_a_long_sum_split_k():
     assert best("sm_90a", (4096, 4096, 4096), dtype="bf16").split == 1
 
 
-@pytest.mark.parametrize("layout, few, many", [("tn", 16, 128), ("tt", 16, 256)])
+@pytest.mark.parametrize("layout, few, many", [("tn", 8, 24), ("tt", 32, 256)])
 def test_on_a_cpu_few_rows_are_not_packed(layout, few, many):
     for m in (1, 4, 8, few):
         assert best("x86-64-v4", (m, 4096, 4096), dtype="f32", layout=layout).name == "skinny"
     assert best("x86-64-v4", (many, 4096, 4096), dtype="f32", layout=layout).name == "packed"
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "i8"])
+def test_on_amx_few_rows_read_weights_in_place(dtype):
+    for m in (1, 8, 32):
+        assert best("amx", (m, 4096, 4096), dtype=dtype).name == "amx_skinny"
+        assert best("amx", (m, 4096, 4096), dtype=dtype, layout="tt").name == "amx"
+    assert best("amx", (1024, 1024, 1024), dtype=dtype).name == "amx"
+
+
 @pytest.mark.parametrize(
-    "where", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "x86-64-v3", "neon"]
+    "where", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "x86-64-v3", "neon", "amx"]
 )
 @pytest.mark.parametrize("sizes", [(0, 0, 0), (1, 1, 1), (3, 70000, 5), (4097, 4095, 4097)])
 def test_a_choice_is_legal_and_takes_the_sizes_wherever_there_is_a_model(where, sizes):
-    options = {"dtype": "f32"}
+    options = {"dtype": "bf16" if where == "amx" else "f32"}
     named = dict(zip("mnk", sizes))
     ranked = choose.rank(problem(where, **options), target(where), named)
     assert ranked and all(math.isfinite(e.seconds) and e.seconds > 0 for e in ranked)

@@ -47,6 +47,7 @@ class AmxSkinnyGemmPlan(Plan):
     target_name: str
     transpose_part: str
     quad_part: str
+    side: int
     batched: int
     a_batch: str
     b_batch: str
@@ -72,7 +73,7 @@ class AmxSkinnyGemmPlan(Plan):
         sizes = [s.name for s in problem.sizes() if s.name != "k"]
         words = words_of(problem)
         shared = "word exact in_words packed lane_type quad_bytes packed_bytes one_factor"
-        shared += " factor_step transpose_part quad_part"
+        shared += " factor_step transpose_part quad_part side"
         return cls(
             problem,
             schedule,

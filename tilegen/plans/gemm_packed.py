@@ -13,6 +13,9 @@ from tilegen.values import BF16, F16, I32
 
 PARTS = "c_openmp/parts"
 
+# Elements of 4 bytes in a vector of AVX-512, which are transposed in squares.
+SIDE = 16
+
 # Micro tiles of rows of A that are packed together: whole cache lines when K is not contiguous.
 GROUP_TILES = 8
 
@@ -22,6 +25,9 @@ CELL_COST = 20000
 PACK_ROWS = 24
 READ_COLS = 8
 CELLS_PER_THREAD = 8
+
+# Rows whose blocks of A stay in a near cache, so that B may pass a sliver at a time.
+FEW_ROWS = 512
 
 # Memory that a call takes from its stack instead of fetching it: what 64 x 64 x 64 f32 need.
 SMALL_BYTES = 24576
@@ -58,6 +64,13 @@ class PackedGemmPlan(Plan):
     store_lanes: int
     pack_rows: int
     read_cols: int
+    fetch: int
+    few_rows: int
+    fetch_kind: str
+    fetch_rows: str
+    fetch_row: str
+    fetch_stride: str
+    fetch_from: str
     element: str
     packed: str
     sum: str
@@ -85,6 +98,7 @@ class PackedGemmPlan(Plan):
     features: str
     target_name: str
     turned: int
+    side: int
     a_k_contiguous: int
     transpose_part: str
     quad_part: str
@@ -148,6 +162,8 @@ class PackedGemmPlan(Plan):
             store_lanes=lanes if vector else 0,
             pack_rows=PACK_ROWS,
             read_cols=READ_COLS,
+            few_rows=FEW_ROWS,
+            **(fetched(problem) | {"fetch": int(vector and problem.layout.b == "n")}),
             element=problem.dtype.c,
             packed=multiplied.c,
             sum=problem.accumulator.c,
@@ -175,6 +191,7 @@ class PackedGemmPlan(Plan):
             features=",".join(features_of(target)),
             target_name=target.name,
             turned=int(problem.layout.a == "n" or problem.layout.b == "n"),
+            side=side_of(target, multiplied.bytes),
             a_k_contiguous=int(problem.layout.a == "t"),
             transpose_part=f"{PARTS}/transpose_{style}.c.j2",
             quad_part=f"{PARTS}/quad_{problem.dtype if converted else 'same'}.c.j2",
@@ -238,6 +255,8 @@ def words_of(problem: Gemm) -> dict[str, Any]:
     return {
         "packed": "int32_t",
         "in_words": 1,
+        "fetch": 0,
+        "side": SIDE,
         "word": 4 // size,
         "bits": f"uint{8 * size}_t",
         "later_rows": tuple(range(1, 4 // size)),
@@ -255,6 +274,31 @@ def words_of(problem: Gemm) -> dict[str, Any]:
         "transpose_part": f"{PARTS}/transpose_vector.c.j2",
         "b_part": f"{PARTS}/words_of_b_{'columns' if by_columns else 'rows'}.c.j2",
     }
+
+
+def fetched(problem: Gemm) -> dict[str, str]:
+    """C text of what is fetched of the next block of B at sliver j: rows, their length, stride, the first."""
+    b = f"call->b{batch_offset(problem, 'b')}"
+    if problem.layout.b == "n":
+        return {
+            "fetch_kind": "Element",
+            "fetch_rows": "smaller(kMicroN, block->next_cols - j)",
+            "fetch_row": "block->next_depth",
+            "fetch_stride": "call->ldb",
+            "fetch_from": f"{b} + n * call->ldb + k",
+        }
+    return {
+        "fetch_kind": "Element",
+        "fetch_rows": "block->next_depth",
+        "fetch_row": "kMicroN",
+        "fetch_stride": "call->ldb",
+        "fetch_from": f"{b} + k * call->ldb + n",
+    }
+
+
+def side_of(target: CpuTarget, size: int) -> int:
+    """Rows of the squares that are transposed in whole vectors; 0 where four elements at a time do."""
+    return SIDE if target.vector_bytes // size == SIDE else 0
 
 
 def features_of(target: CpuTarget) -> tuple[str, ...]:

@@ -48,6 +48,12 @@ class PrepackedGemmPlan(PackedGemmPlan):
                 "prepacked": 1,
                 "sliver_depth": "call->k",
                 "pack_rows": FETCH_ROWS,
+                "fetch": int(like.vectors > 0 and not like.in_words),
+                "fetch_kind": "Factor",
+                "fetch_rows": "block->next_depth",
+                "fetch_row": "kMicroN",
+                "fetch_stride": "kMicroN",
+                "fetch_from": "call->packed_b + n * call->k + k * kMicroN",
                 "packed_span": "k" if problem.layout.b == "n" else "n",
                 "call_arguments": ("m", "n", "a", "lda", "packed_b"),
             }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilegen.plans.base import Fact, Plan, Refusal
+from tilegen.plans.base import Fact, Plan, Refusal, ceil_div
 from tilegen.plans.gemm_packed import PARTS, THREAD_COST, batch_offset, features_of
 from tilegen.plans.gemm_packed import missing_features, widening
 from tilegen.problems.gemm import Gemm
@@ -14,8 +14,8 @@ from tilegen.schedules.gemm_skinny import SkinnyGemm
 from tilegen.targets import CpuTarget
 from tilegen.values import BF16, F16
 
-# Rows of B that pass through a strip together: two lines of a float32 row of A.
-STEP_K = 16
+# Rows of B that pass through a strip together: with 64 columns of float32 they take 8 KiB of L1.
+STEP_K = 32
 
 STRIPS_PER_THREAD = 4
 
@@ -30,6 +30,7 @@ class SkinnyGemmPlan(Plan):
     micro_m: int
     micro_n: int
     step_k: int
+    lines: int
     group_n: int
     thread_cost: int
     strips_per_thread: int
@@ -88,6 +89,7 @@ class SkinnyGemmPlan(Plan):
             micro_m=micro_m,
             micro_n=micro_n,
             step_k=0 if along_k else STEP_K,
+            lines=ceil_div(micro_n * problem.dtype.bytes, 64),
             group_n=_group(schedule, problem, target) if along_k else 0,
             thread_cost=THREAD_COST,
             strips_per_thread=STRIPS_PER_THREAD,
