@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  2400x256x512 r6x64
-// Inputs    5c2e3ca3b8c6  (command, templates and emitter)
-// Body      9a3b6759bd81  (everything below this comment)
+// Inputs    fb16c7afcfe4  (command, templates and emitter)
+// Body      1bb48c668789  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_nt_batched_bias_gelu_2400x256x512_r6x64_x86_64_v4.h"
@@ -371,7 +371,8 @@ static inline __attribute__((always_inline)) void multiply_rows(
 }
 
 static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, int64_t lda,
-                          const Factor *sliver, int first, Sum *tile, int64_t row_of_sums) {
+                          const Factor *sliver, int first, Sum *tile,
+                          int64_t row_of_sums) {
   switch (rows) {
     case 1:
       multiply_rows(1, width, depth, a, lda, sliver, first, tile, row_of_sums);

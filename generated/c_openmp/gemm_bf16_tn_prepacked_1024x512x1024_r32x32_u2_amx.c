@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  prepacked 1024x512x1024 r32x32 u2
-// Inputs    1a505d3489a4  (command, templates and emitter)
+// Inputs    c9c4296d4854  (command, templates and emitter)
 // Body      ca22147ea819  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32
-// Inputs    979721a48436  (command, templates and emitter)
+// Inputs    28279c5ccfb5  (command, templates and emitter)
 // Body      941d975a6e09  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  3200x256x512
-// Inputs    e081271b1307  (command, templates and emitter)
-// Body      9754b152b249  (everything below this comment)
+// Inputs    9f1fa58be2bd  (command, templates and emitter)
+// Body      7ae5f485f09c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_tn_3200x256x512_neon.h"
@@ -43,7 +43,6 @@ enum {
   kBlockK = 512,  // rows of B that are packed at a time
   kMicroM = 8,  // rows of a micro tile
   kMicroN = 8,  // columns of a micro tile, and of a sliver of B
-  kFewRows = 512,  // rows that meet B a sliver at a time, fetched ahead
 
   // Costs in multiply-adds, by which cells are chosen.
   kThreadCost = 884736,  // starting a thread
@@ -91,16 +90,6 @@ struct Block {
   const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
   Factor *group;  // [kGroupM][depth], packed rows of A
   Sum *sums;  // [rows][kBlockN], or one [kMicroM][kMicroN] when they start and end here
-  int64_t next_n, next_k, next_cols, next_depth;  // the next block of B
-  int few;  // whether rows are so few that it is fetched ahead
-};
-
-// A part of the next block of B, fetched into L2 line by line while a micro tile is multiplied.
-struct Fetch {
-  const char *at;     // its first row
-  int64_t row_bytes;  // fetched of a row
-  int64_t stride;     // bytes from one row to the next
-  int64_t pace;       // rows in a step of K, in units of 2^-16; 0 where nothing is fetched
 };
 
 static inline int64_t smaller(int64_t a, int64_t b) {
@@ -248,7 +237,7 @@ typedef Factor Vector __attribute__((vector_size(16), may_alias));
 // from 0. Both counts are constants where this is inlined, so that the sums stay in registers.
 static inline __attribute__((always_inline)) void multiply(
     int rows, int vectors, int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
-    int first, Sum *tile, int64_t row_of_sums, int fetching, const struct Fetch *next) {
+    int first, Sum *tile, int64_t row_of_sums) {
   Vector sum[kMicroM][kVectors];  // [rows][vectors]
 #pragma GCC unroll 8
   for (int i = 0; i < rows; ++i) {
@@ -260,11 +249,6 @@ static inline __attribute__((always_inline)) void multiply(
   }
 #pragma GCC unroll 4
   for (int64_t k = 0; k < depth; ++k) {
-    if (fetching) {
-      const int64_t place = k * next->pace;
-      const int64_t in_row = (place & 0xffff) * next->row_bytes >> 16;
-      __builtin_prefetch(next->at + (place >> 16) * next->stride + in_row, 0, 2);
-    }
     Vector b[kVectors];  // [vectors]
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
@@ -293,16 +277,17 @@ static inline __attribute__((always_inline)) void multiply_rows(
     int first, Sum *tile, int64_t row_of_sums) {
   switch ((width + kLanes - 1) / kLanes) {
     case 1:
-      multiply(rows, 1, depth, a, lda, sliver, first, tile, row_of_sums, 0, NULL);
+      multiply(rows, 1, depth, a, lda, sliver, first, tile, row_of_sums);
       break;
     default:
-      multiply(rows, 2, depth, a, lda, sliver, first, tile, row_of_sums, 0, NULL);
+      multiply(rows, 2, depth, a, lda, sliver, first, tile, row_of_sums);
       break;
   }
 }
 
 static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, int64_t lda,
-                          const Factor *sliver, int first, Sum *tile, int64_t row_of_sums) {
+                          const Factor *sliver, int first, Sum *tile,
+                          int64_t row_of_sums) {
   switch (rows) {
     case 1:
       multiply_rows(1, width, depth, a, lda, sliver, first, tile, row_of_sums);
@@ -329,13 +314,6 @@ static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, i
       multiply_rows(8, width, depth, a, lda, sliver, first, tile, row_of_sums);
       break;
   }
-}
-
-// Multiply a full tile, and fetch a part of the next block of B meanwhile.
-static void multiply_and_fetch(int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
-                               int first, Sum *tile, int64_t row_of_sums,
-                               const struct Fetch *next) {
-  multiply(kMicroM, kVectors, depth, a, lda, sliver, first, tile, row_of_sums, 1, next);
 }
 
 // Pack the block of B into slivers of kMicroN columns, each with K outermost. Columns that
@@ -382,26 +360,6 @@ static void store_tile(const struct Call *call, const struct Block *block, int64
   }
 }
 
-// The part of the next block that is fetched while the micro tile at (i, j) is multiplied: whole
-// micro tiles of rows share the columns of a sliver.
-static inline struct Fetch share_of_next(const struct Call *call, const struct Block *block,
-                                         int64_t i, int64_t j) {
-  struct Fetch fetch = {NULL, 0, 0, 0};
-  const int64_t tiles = block->rows / kMicroM, tile = i / kMicroM;
-  if (!block->few || block->next_cols <= j || tile >= tiles || block->depth == 0) {
-    return fetch;
-  }
-  const int64_t rows = smaller(kMicroN, block->next_cols - j);
-  const int64_t begin = rows * tile / tiles, end = rows * (tile + 1) / tiles;
-  const int64_t n = block->next_n + j, k = block->next_k;
-  const Element *next = call->b + n * call->ldb + k;
-  fetch.row_bytes = block->next_depth * (int64_t)sizeof *next;
-  fetch.stride = call->ldb * (int64_t)sizeof *next;
-  fetch.at = (const char *)next + begin * fetch.stride;
-  fetch.pace = ((end > begin ? end - begin : 1) << 16) / block->depth;
-  return fetch;
-}
-
 // Multiply `rows` (at most kMicroM) rows of A, from row i of the block on, by every sliver. After
 // the last block of K the sums of a tile become results while they are in L1.
 static void sweep_slivers(const struct Call *call, const struct Block *block, int64_t i, int rows,
@@ -412,12 +370,7 @@ static void sweep_slivers(const struct Call *call, const struct Block *block, in
     const int width = (int)smaller(kMicroN, block->cols - j);
     Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j;
     const Factor *sliver = block->panel + j * block->depth;
-    const struct Fetch next = share_of_next(call, block, i, j);
-    if (next.pace > 0 && width == kMicroN) {
-      multiply_and_fetch(block->depth, a, lda, sliver, block->first, tile, row_of_sums, &next);
-    } else {
-      multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile, row_of_sums);
-    }
+    multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile, row_of_sums);
     if (block->last) {
       store_tile(call, block, i, j, rows, width, tile, row_of_sums);
     }
@@ -471,29 +424,13 @@ static struct Memory memory_of(const struct Call *call) {
   return bytes;
 }
 
-// Which block of B comes after this one: deeper in K, or the start of the same or the next columns.
-static void find_next(const struct Call *call, struct Block *block, int64_t m_end, int64_t n_end,
-                      int64_t step_n, int64_t step_k) {
-  block->next_n = block->n;
-  block->next_k = block->k + step_k;
-  if (block->next_k >= call->k) {
-    block->next_k = 0;
-    block->next_n += block->m + kBlockM < m_end ? 0 : step_n;
-  }
-  block->next_cols = smaller(step_n, n_end - block->next_n);
-  block->next_depth = smaller(step_k, call->k - block->next_k);
-}
-
 // Compute rows [m_begin, m_end) and columns [n_begin, n_end) of the result.
 static void compute_cell(const struct Call *call, int64_t m_begin,
                          int64_t m_end, int64_t n_begin, int64_t n_end, char *memory) {
   const struct Memory bytes = memory_of(call);
-  // A few rows of A lie in a near cache: they meet B a sliver at a time, while the next is fetched.
-  const int few = m_end - m_begin <= kFewRows;
-  const int64_t step_n = few ? kMicroN : even_part(n_end - n_begin, kBlockN, kMicroN);
+  const int64_t step_n = even_part(n_end - n_begin, kBlockN, kMicroN);
   const int64_t step_k = even_part(call->k, kBlockK, 16);
   struct Block block;
-  block.few = few;
   block.sums = (Sum *)(memory + bytes.panel);
   Factor *const panel = (Factor *)memory;
   block.panel = panel;
@@ -509,7 +446,6 @@ static void compute_cell(const struct Call *call, int64_t m_begin,
         block.first = block.k == 0;
         block.last = block.k + block.depth >= call->k;
         pack_b(call, &block, panel);
-        find_next(call, &block, m_end, n_end, step_n, step_k);
         sweep_rows(call, &block);
         block.k += step_k;
       } while (block.k < call->k);

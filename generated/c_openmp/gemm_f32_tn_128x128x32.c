@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32
-// Inputs    c92adc7529f1  (command, templates and emitter)
+// Inputs    a00cfd5c0581  (command, templates and emitter)
 // Body      cdfb889bdedd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

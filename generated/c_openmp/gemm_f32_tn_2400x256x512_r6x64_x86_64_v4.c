@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    26e163678a92  (command, templates and emitter)
-// Body      21126fdd3dd3  (everything below this comment)
+// Inputs    14334917528d  (command, templates and emitter)
+// Body      8f8081918c17  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tn_2400x256x512_r6x64_x86_64_v4.h"
@@ -325,7 +325,8 @@ static inline __attribute__((always_inline)) void multiply_rows(
 }
 
 static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, int64_t lda,
-                          const Factor *sliver, int first, Sum *tile, int64_t row_of_sums) {
+                          const Factor *sliver, int first, Sum *tile,
+                          int64_t row_of_sums) {
   switch (rows) {
     case 1:
       multiply_rows(1, width, depth, a, lda, sliver, first, tile, row_of_sums);

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x512 r6x64
-// Inputs    e0ac1e87a8c9  (command, templates and emitter)
-// Body      245c9688bd62  (everything below this comment)
+// Inputs    c14803d7d047  (command, templates and emitter)
+// Body      f6432caf4a86  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_bias_gelu_prepacked_2400x256x512_r6x64_x86_64_v4.h"
@@ -230,7 +230,8 @@ static inline __attribute__((always_inline)) void multiply_rows(
 }
 
 static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, int64_t lda,
-                          const Factor *sliver, int first, Sum *tile, int64_t row_of_sums) {
+                          const Factor *sliver, int first, Sum *tile,
+                          int64_t row_of_sums) {
   switch (rows) {
     case 1:
       multiply_rows(1, width, depth, a, lda, sliver, first, tile, row_of_sums);

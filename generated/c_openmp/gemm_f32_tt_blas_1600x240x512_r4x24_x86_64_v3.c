@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  1600x240x512 r4x24
-// Inputs    861a4f7250ef  (command, templates and emitter)
-// Body      e8be21adf6d7  (everything below this comment)
+// Inputs    5066b6b87d32  (command, templates and emitter)
+// Body      9b73e5968fce  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3.h"
@@ -48,6 +48,8 @@ enum {
   kBlockK = 512,  // rows of B that are packed at a time
   kMicroM = 4,  // rows of a micro tile
   kMicroN = 24,  // columns of a micro tile, and of a sliver of B
+  kPlainRows = 64,  // most rows that read B where it lies,
+  kNearBytes = 1048576,  // if it takes no more bytes than this
 
   // Costs in multiply-adds, by which cells are chosen.
   kThreadCost = 884736,  // starting a thread
@@ -95,6 +97,7 @@ struct Block {
   int first, last;            // whether its sums start here, and whether they are complete after it
   const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
   Sum *sums;  // [rows][kBlockN], or one [kMicroM][kMicroN] when they start and end here
+  int plain;  // whether whole slivers of B are multiplied where they lie
 };
 
 static inline int64_t smaller(int64_t a, int64_t b) {
@@ -114,12 +117,14 @@ static inline int64_t even_part(int64_t extent, int64_t limit, int64_t unit) {
 }
 
 typedef Factor Vector __attribute__((vector_size(32), may_alias));
+typedef Factor VectorAt
+    __attribute__((vector_size(32), aligned(4), may_alias));
 
 // Multiply `rows` rows of A by a sliver of B and add to the tile, which the first block of K starts
 // from 0. Both counts are constants where this is inlined, so that the sums stay in registers.
 static inline __attribute__((always_inline)) void multiply(
     int rows, int vectors, int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
-    int first, Sum *tile, int64_t row_of_sums) {
+    int64_t row_of_b, int first, Sum *tile, int64_t row_of_sums) {
   Vector sum[kMicroM][kVectors];  // [rows][vectors]
 #pragma GCC unroll 4
   for (int i = 0; i < rows; ++i) {
@@ -134,7 +139,7 @@ static inline __attribute__((always_inline)) void multiply(
     Vector b[kVectors];  // [vectors]
 #pragma GCC unroll 3
     for (int v = 0; v < vectors; ++v) {
-      b[v] = *(const Vector *)(sliver + k * kMicroN + v * kLanes);
+      b[v] = *(const VectorAt *)(sliver + k * row_of_b + v * kLanes);
     }
 #pragma GCC unroll 4
     for (int i = 0; i < rows; ++i) {
@@ -156,34 +161,35 @@ static inline __attribute__((always_inline)) void multiply(
 // Choose the body whose constants fit: edges of the result cost what they hold, not a full tile.
 static inline __attribute__((always_inline)) void multiply_rows(
     int rows, int width, int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
-    int first, Sum *tile, int64_t row_of_sums) {
+    int64_t row_of_b, int first, Sum *tile, int64_t row_of_sums) {
   switch ((width + kLanes - 1) / kLanes) {
     case 1:
-      multiply(rows, 1, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply(rows, 1, depth, a, lda, sliver, row_of_b, first, tile, row_of_sums);
       break;
     case 2:
-      multiply(rows, 2, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply(rows, 2, depth, a, lda, sliver, row_of_b, first, tile, row_of_sums);
       break;
     default:
-      multiply(rows, 3, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply(rows, 3, depth, a, lda, sliver, row_of_b, first, tile, row_of_sums);
       break;
   }
 }
 
 static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, int64_t lda,
-                          const Factor *sliver, int first, Sum *tile, int64_t row_of_sums) {
+                          const Factor *sliver, int64_t row_of_b, int first, Sum *tile,
+                          int64_t row_of_sums) {
   switch (rows) {
     case 1:
-      multiply_rows(1, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(1, width, depth, a, lda, sliver, row_of_b, first, tile, row_of_sums);
       break;
     case 2:
-      multiply_rows(2, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(2, width, depth, a, lda, sliver, row_of_b, first, tile, row_of_sums);
       break;
     case 3:
-      multiply_rows(3, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(3, width, depth, a, lda, sliver, row_of_b, first, tile, row_of_sums);
       break;
     default:
-      multiply_rows(4, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(4, width, depth, a, lda, sliver, row_of_b, first, tile, row_of_sums);
       break;
   }
 }
@@ -208,10 +214,12 @@ static inline void copy_short_row(Factor *row, const Element *source, int64_t wi
 }
 
 // Pack the block of B into slivers of kMicroN columns, each with K outermost.
+// Where B is multiplied as it lies, that is only a sliver that is not whole.
 static void pack_b(const struct Call *call, const struct Block *block, Factor *panel) {
   const int64_t depth = block->depth;
   const Element *b = call->b;
-  for (int64_t j = 0; j < block->cols; j += kMicroN) {
+  const int64_t begin = block->plain ? block->cols / kMicroN * kMicroN : 0;
+  for (int64_t j = begin; j < block->cols; j += kMicroN) {
     const int64_t width = smaller(kMicroN, block->cols - j);
     Factor *sliver = panel + j * depth;
     for (int64_t row = 0; row < depth; ++row) {
@@ -260,11 +268,18 @@ static void sweep_slivers(const struct Call *call, const struct Block *block, in
                           const Factor *a, int64_t lda) {
   const int alone = block->first && block->last;
   const int64_t row_of_sums = alone ? kMicroN : kBlockN;
+  const Element *b = call->b;
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int width = (int)smaller(kMicroN, block->cols - j);
     Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j;
     const Factor *sliver = block->panel + j * block->depth;
-    multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile, row_of_sums);
+    int64_t row_of_b = kMicroN;
+    if (block->plain && width == kMicroN) {
+      sliver = b + block->k * call->ldb + block->n + j;
+      row_of_b = call->ldb;
+    }
+    multiply_tile(rows, width, block->depth, a, lda, sliver, row_of_b, block->first, tile,
+                  row_of_sums);
     if (block->last) {
       store_tile(call, block, i, j, rows, width, tile, row_of_sums);
     }
@@ -306,8 +321,12 @@ static void compute_cell(const struct Call *call, int64_t m_begin,
                          int64_t m_end, int64_t n_begin, int64_t n_end, char *memory) {
   const struct Memory bytes = memory_of(call);
   const int64_t step_n = even_part(n_end - n_begin, kBlockN, kMicroN);
+  // Few rows read B where it lies: those of one micro tile always, some more where it is near.
+  const int near = call->k * call->ldb * (int64_t)sizeof(Element) <= kNearBytes;
+  const int plain = m_end - m_begin <= (near ? kPlainRows : kMicroM);
   const int64_t step_k = even_part(call->k, kBlockK, 16);
   struct Block block;
+  block.plain = plain;
   block.sums = (Sum *)(memory + bytes.panel);
   Factor *const panel = (Factor *)memory;
   block.panel = panel;

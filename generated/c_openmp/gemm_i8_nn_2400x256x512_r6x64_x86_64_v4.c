@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    5674eaaa1f83  (command, templates and emitter)
-// Body      9835843a8a96  (everything below this comment)
+// Inputs    a7d7984cf91f  (command, templates and emitter)
+// Body      7c27d25676a7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nn_2400x256x512_r6x64_x86_64_v4.h"
@@ -339,7 +339,8 @@ static inline __attribute__((always_inline)) void multiply_rows(
 }
 
 static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, int64_t lda,
-                          const Factor *sliver, int first, Sum *tile, int64_t row_of_sums) {
+                          const Factor *sliver, int first, Sum *tile,
+                          int64_t row_of_sums) {
   switch (rows) {
     case 1:
       multiply_rows(1, width, depth, a, lda, sliver, first, tile, row_of_sums);

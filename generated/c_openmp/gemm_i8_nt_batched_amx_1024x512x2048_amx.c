@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  amx 1024x512x2048
-// Inputs    5b5a1b9156d3  (command, templates and emitter)
+// Inputs    d5ef39918fa9  (command, templates and emitter)
 // Body      ed23259f85ea  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

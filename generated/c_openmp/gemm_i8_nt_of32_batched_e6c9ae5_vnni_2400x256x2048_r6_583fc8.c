@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc * scale[n] where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    b92ca891992d  (command, templates and emitter)
-// Body      6406b015a015  (everything below this comment)
+// Inputs    886eb3c17221  (command, templates and emitter)
+// Body      bb0c6d6c9383  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nt_of32_batched_e6c9ae5_vnni_2400x256x2048_r6_583fc8.h"
@@ -193,7 +193,8 @@ static inline __attribute__((always_inline)) void multiply_rows(
 }
 
 static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, int64_t lda,
-                          const Factor *sliver, int first, Sum *tile, int64_t row_of_sums) {
+                          const Factor *sliver, int first, Sum *tile,
+                          int64_t row_of_sums) {
   switch (rows) {
     case 1:
       multiply_rows(1, width, depth, a, lda, sliver, first, tile, row_of_sums);

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = relu(acc) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    935016d37c1e  (command, templates and emitter)
-// Body      d13637a02e12  (everything below this comment)
+// Inputs    ad65294c6d4b  (command, templates and emitter)
+// Body      78ec93073359  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_tn_relu_vnni_2400x256x2048_r6x64_x86_64_vnni.h"
@@ -201,7 +201,8 @@ static inline __attribute__((always_inline)) void multiply_rows(
 }
 
 static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, int64_t lda,
-                          const Factor *sliver, int first, Sum *tile, int64_t row_of_sums) {
+                          const Factor *sliver, int first, Sum *tile,
+                          int64_t row_of_sums) {
   switch (rows) {
     case 1:
       multiply_rows(1, width, depth, a, lda, sliver, first, tile, row_of_sums);

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x2048 r6x64
-// Inputs    efbe70c9760a  (command, templates and emitter)
-// Body      4efdfdfda7fa  (everything below this comment)
+// Inputs    486f6b1535e1  (command, templates and emitter)
+// Body      cc03570eb9e8  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_tt_prepacked_2400x256x2048_r6x64_x86_64_vnni.h"
@@ -193,7 +193,8 @@ static inline __attribute__((always_inline)) void multiply_rows(
 }
 
 static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, int64_t lda,
-                          const Factor *sliver, int first, Sum *tile, int64_t row_of_sums) {
+                          const Factor *sliver, int first, Sum *tile,
+                          int64_t row_of_sums) {
   switch (rows) {
     case 1:
       multiply_rows(1, width, depth, a, lda, sliver, first, tile, row_of_sums);

@@ -28,6 +28,8 @@ CLOCK, PIPES, MEMORY = 2.9, 2, 14.0
 PACKED, SKINNY_ALONG_K, SKINNY_ALONG_N = 0.88, 0.28, 0.58
 # Nanoseconds to pack an element of B from memory, by whether K is contiguous in it, and from L2.
 PACK_ALONG_K, PACK_ALONG_N, PACK_NEAR = 0.28, 0.40, 0.10
+# Rows that read B from L2 as it lies where N is contiguous.
+PLAIN_ROWS = 96
 # On AMX: multiply-adds of words a clock, the parts of them that are reached, nanoseconds to pack a word.
 AMX_PEAK, AMX, AMX_SKINNY, PACK_WORD = 256, 0.4, 0.3, 0.25
 # Bytes of a run through memory that take twice as long as at full speed.
@@ -112,7 +114,7 @@ def _packed(schedule: PackedGemm, call: Call) -> Estimate:
     passes = ceil_div(call.m, bm)
     pack = PACK_ALONG_K if call.along_k else PACK_ALONG_N
     if call.n * call.k * call.problem.storage.bytes <= call.where.l2_bytes:
-        pack = PACK_NEAR
+        pack = PACK_NEAR if call.along_k or call.m > PLAIN_ROWS else 0.0
     packing = passes * call.n * call.k * call.count * pack
     terms = (
         call.products(padded_m, padded_n, part),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilegen.plans.base import Refusal
-from tilegen.plans.gemm_packed import PARTS, PackedGemmPlan, words_of
+from tilegen.plans.gemm_packed import PackedGemmPlan
+from tilegen.plans.gemm_packed_text import PARTS, words_of
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_amx import TILE, AmxGemm, word
 from tilegen.targets import CpuTarget

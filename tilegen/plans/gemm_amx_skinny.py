@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tilegen.plans.base import Fact, Plan, Refusal
 from tilegen.plans.gemm_amx import PERMISSION
-from tilegen.plans.gemm_packed import batch_offset, words_of
+from tilegen.plans.gemm_packed_text import batch_offset, words_of
 from tilegen.plans.gemm_skinny import STRIPS_PER_THREAD
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_amx import TILE, word

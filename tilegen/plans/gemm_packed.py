@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tilegen.plans.base import Fact, Plan, Refusal
+from tilegen.plans.gemm_packed_text import PARTS, batch_offset, features_of, fetched
+from tilegen.plans.gemm_packed_text import missing_features, side_of, widening
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_packed import MULTIPLIED, PackedGemm, is_vector, lanes_of
 from tilegen.targets import CpuTarget
 from tilegen.values import BF16, F16, I32
-
-PARTS = "c_openmp/parts"
-
-# Elements of 4 bytes in a vector of AVX-512, which are transposed in squares.
-SIDE = 16
 
 # Micro tiles of rows of A that are packed together: whole cache lines when K is not contiguous.
 GROUP_TILES = 8
@@ -29,11 +26,14 @@ CELLS_PER_THREAD = 8
 # Rows whose blocks of A stay in a near cache, so that B may pass a sliver at a time.
 FEW_ROWS = 512
 
+# Columns of a sliver that make it cheap to read A anew for each.
+WIDE = 64
+
+# Micro tiles of rows that read B from L2 as it lies, rather than have it packed.
+PLAIN_TILES = 16
+
 # Memory that a call takes from its stack instead of fetching it: what 64 x 64 x 64 f32 need.
 SMALL_BYTES = 24576
-
-# Features that these kernels use; a level's others are of no use to them.
-USED_FEATURES = ("avx512vnni", "avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl")
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,9 @@ class PackedGemmPlan(Plan):
     store_lanes: int
     pack_rows: int
     read_cols: int
+    plain: int
+    plain_rows: int
+    near_bytes: int
     fetch: int
     few_rows: int
     fetch_kind: str
@@ -162,8 +165,14 @@ class PackedGemmPlan(Plan):
             store_lanes=lanes if vector else 0,
             pack_rows=PACK_ROWS,
             read_cols=READ_COLS,
+            plain=int(vector and problem.layout.b == "t" and not converted),
+            plain_rows=PLAIN_TILES * micro_m,
+            near_bytes=target.l2_bytes,
             few_rows=FEW_ROWS,
-            **(fetched(problem) | {"fetch": int(vector and problem.layout.b == "n")}),
+            **(
+                fetched(problem)
+                | {"fetch": int(vector and micro_n >= WIDE and problem.layout.b == "n")}
+            ),
             element=problem.dtype.c,
             packed=multiplied.c,
             sum=problem.accumulator.c,
@@ -246,84 +255,3 @@ class PackedGemmPlan(Plan):
                 )
             )
         return found
-
-
-def words_of(problem: Gemm) -> dict[str, Any]:
-    """Fields of a plan whose K is walked in 32-bit words, packed by rows or by transposition."""
-    size = problem.dtype.bytes
-    by_columns = problem.layout.b == "n"
-    return {
-        "packed": "int32_t",
-        "in_words": 1,
-        "fetch": 0,
-        "side": SIDE,
-        "word": 4 // size,
-        "bits": f"uint{8 * size}_t",
-        "later_rows": tuple(range(1, 4 // size)),
-        "shifts": tuple(range(0, 32, 8 * size)),
-        "exact": int(problem.accumulator is I32),
-        "widen": "",
-        "widen_end": "",
-        "one_factor": "load_word(source + i * from + j * kWord)",
-        "factor_step": " * kWord",
-        "turned": int(by_columns),
-        "lane_type": "int32_t",
-        "quad_bytes": 16,
-        "packed_bytes": 4,
-        "quad_part": f"{PARTS}/quad_word.c.j2",
-        "transpose_part": f"{PARTS}/transpose_vector.c.j2",
-        "b_part": f"{PARTS}/words_of_b_{'columns' if by_columns else 'rows'}.c.j2",
-    }
-
-
-def fetched(problem: Gemm) -> dict[str, str]:
-    """C text of what is fetched of the next block of B at sliver j: rows, their length, stride, the first."""
-    b = f"call->b{batch_offset(problem, 'b')}"
-    if problem.layout.b == "n":
-        return {
-            "fetch_kind": "Element",
-            "fetch_rows": "smaller(kMicroN, block->next_cols - j)",
-            "fetch_row": "block->next_depth",
-            "fetch_stride": "call->ldb",
-            "fetch_from": f"{b} + n * call->ldb + k",
-        }
-    return {
-        "fetch_kind": "Element",
-        "fetch_rows": "block->next_depth",
-        "fetch_row": "kMicroN",
-        "fetch_stride": "call->ldb",
-        "fetch_from": f"{b} + k * call->ldb + n",
-    }
-
-
-def side_of(target: CpuTarget, size: int) -> int:
-    """Rows of the squares that are transposed in whole vectors; 0 where four elements at a time do."""
-    return SIDE if target.vector_bytes // size == SIDE else 0
-
-
-def features_of(target: CpuTarget) -> tuple[str, ...]:
-    """The target's features that the kernels use, those left out that another one implies."""
-    used = [name for name in target.features if name in USED_FEATURES]
-    implied = ("avx2", "fma") if "avx512f" in used else ()
-    return tuple(name for name in used if name not in implied)
-
-
-def missing_features(target: CpuTarget) -> tuple[Refusal, ...]:
-    """The refusal of a call on a processor that lacks what the kernel uses, told by feature bits."""
-    used = features_of(target)
-    if not used:
-        return ()
-    missing = " ||\n      ".join(f'!__builtin_cpu_supports("{name}")' for name in used)
-    return (Refusal(4, missing, f"the processor lacks one of {', '.join(used)}"),)
-
-
-def widening(problem: Gemm) -> tuple[str, str]:
-    """C text before and after an element that turns it into the type that is multiplied."""
-    if problem.dtype in (F16, BF16):
-        return f"{problem.dtype}_to_f32(", ")"
-    return "(float)", ""
-
-
-def batch_offset(problem: Gemm, name: str) -> str:
-    """C text that moves a pointer to the matrix of the block's batch; empty without batches."""
-    return f" + block->batch * call->stride_{name}" if problem.batched else ""

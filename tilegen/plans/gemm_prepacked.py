@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tilegen.plans.base import Fact, Refusal
 from tilegen.plans.gemm_amx import AmxGemmPlan
-from tilegen.plans.gemm_packed import PackedGemmPlan
+from tilegen.plans.gemm_packed import WIDE, PackedGemmPlan
 from tilegen.plans.gemm_vnni import VnniGemmPlan
 from tilegen.problems.base import Tensor
 from tilegen.problems.gemm import Gemm
@@ -46,9 +46,10 @@ class PrepackedGemmPlan(PackedGemmPlan):
                 "schedule": schedule,
                 "like": like,
                 "prepacked": 1,
+                "plain": 0,
                 "sliver_depth": "call->k",
                 "pack_rows": FETCH_ROWS,
-                "fetch": int(like.vectors > 0 and not like.in_words),
+                "fetch": int(like.micro_n >= WIDE and like.vectors > 0 and not like.in_words),
                 "fetch_kind": "Factor",
                 "fetch_rows": "block->next_depth",
                 "fetch_row": "kMicroN",

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilegen.plans.base import Fact, Plan, Refusal, ceil_div
-from tilegen.plans.gemm_packed import PARTS, THREAD_COST, batch_offset, features_of
-from tilegen.plans.gemm_packed import missing_features, widening
+from tilegen.plans.gemm_packed import THREAD_COST
+from tilegen.plans.gemm_packed_text import PARTS, batch_offset, features_of
+from tilegen.plans.gemm_packed_text import missing_features, widening
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_packed import MULTIPLIED, lanes_of
 from tilegen.schedules.gemm_skinny import SkinnyGemm

@@ -6,7 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilegen.plans.gemm_packed import GROUP_TILES, PARTS, PackedGemmPlan, words_of
+from tilegen.plans.gemm_packed import GROUP_TILES, PackedGemmPlan
+from tilegen.plans.gemm_packed_text import PARTS, words_of
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_vnni import WORD, VnniGemm
 from tilegen.targets import CpuTarget
