@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  2400x256x512 r6x64
-// Inputs    fb16c7afcfe4  (command, templates and emitter)
-// Body      1bb48c668789  (everything below this comment)
+// Inputs    70fc35b64587  (command, templates and emitter)
+// Body      a8b7e59497d9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_nt_batched_bias_gelu_2400x256x512_r6x64_x86_64_v4.h"
@@ -568,7 +568,7 @@ static struct Grid choose_grid(const struct Call *call, int threads) {
       const int64_t cols = cells / rows;
       const double height = (double)(pieces(tiles, rows) * kMicroM + kPackRows);
       const double width = (double)(pieces(slivers, cols) * kMicroN + kReadCols);
-      const double cell = height * width * (double)call->k + kCellCost;
+      const double cell = height * width * (double)call->k + (double)kCellCost;
       const double rounds = (double)pieces(call->batch * rows * cols, threads);
       const double cost = cell * (rounds + 0.25);
       if (least < 0 || cost < least) {
@@ -635,7 +635,7 @@ static int choose_threads(const struct Call *call, int num_threads) {
 #endif
   const double rows = (double)pieces(call->m, kMicroM) * (double)call->batch;
   const double tiles = rows * (double)pieces(call->n, kMicroN);
-  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / kThreadCost;
+  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / (double)kThreadCost;
   threads = threads > tiles ? (int)tiles : threads;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;

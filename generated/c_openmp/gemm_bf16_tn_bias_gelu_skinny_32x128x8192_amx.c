@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 32x128x8192
-// Inputs    f4bac195084d  (command, templates and emitter)
-// Body      2d6a0e7aae42  (everything below this comment)
+// Inputs    4ccd5e03391c  (command, templates and emitter)
+// Body      1a0c6da09864  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_gelu_skinny_32x128x8192_amx.h"
@@ -491,7 +491,7 @@ static int choose_threads(const struct Call *call, int num_threads) {
   (void)num_threads;
 #endif
   const double rows = (double)pieces(call->m, kBlockM);
-  const double work = rows * (double)call->n * (double)call->k / kThreadCost;
+  const double work = rows * (double)call->n * (double)call->k / (double)kThreadCost;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;
 }

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 48x252x1024 r8x3
-// Inputs    11c53679e66f  (command, templates and emitter)
-// Body      68dc78b5050c  (everything below this comment)
+// Inputs    cd625bb9e359  (command, templates and emitter)
+// Body      d6e1e371dfc7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_skinny_48x252x1024_r8x3_x86_64_v4.h"
@@ -365,7 +365,7 @@ static int choose_threads(const struct Call *call, int num_threads) {
   (void)num_threads;
 #endif
   const double rows = (double)call->m;
-  const double work = rows * (double)call->n * (double)call->k / kThreadCost;
+  const double work = rows * (double)call->n * (double)call->k / (double)kThreadCost;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;
 }

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32
-// Inputs    28279c5ccfb5  (command, templates and emitter)
-// Body      941d975a6e09  (everything below this comment)
+// Inputs    e31c3907bf20  (command, templates and emitter)
+// Body      e34855886b7c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_tn_128x128x32.h"
@@ -362,7 +362,7 @@ static struct Grid choose_grid(const struct Call *call, int threads) {
       const int64_t cols = cells / rows;
       const double height = (double)(pieces(tiles, rows) * kMicroM + kPackRows);
       const double width = (double)(pieces(slivers, cols) * kMicroN + kReadCols);
-      const double cell = height * width * (double)call->k + kCellCost;
+      const double cell = height * width * (double)call->k + (double)kCellCost;
       const double rounds = (double)pieces(rows * cols, threads);
       const double cost = cell * (rounds + 0.25);
       if (least < 0 || cost < least) {
@@ -426,7 +426,7 @@ static int choose_threads(const struct Call *call, int num_threads) {
 #endif
   const double rows = (double)pieces(call->m, kMicroM);
   const double tiles = rows * (double)pieces(call->n, kMicroN);
-  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / kThreadCost;
+  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / (double)kThreadCost;
   threads = threads > tiles ? (int)tiles : threads;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;

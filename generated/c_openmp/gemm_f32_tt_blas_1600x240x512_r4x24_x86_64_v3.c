@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  1600x240x512 r4x24
-// Inputs    5066b6b87d32  (command, templates and emitter)
-// Body      9b73e5968fce  (everything below this comment)
+// Inputs    39c0de6abad7  (command, templates and emitter)
+// Body      c6c84013da29  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3.h"
@@ -367,7 +367,7 @@ static struct Grid choose_grid(const struct Call *call, int threads) {
       const int64_t cols = cells / rows;
       const double height = (double)(pieces(tiles, rows) * kMicroM + kPackRows);
       const double width = (double)(pieces(slivers, cols) * kMicroN + kReadCols);
-      const double cell = height * width * (double)call->k + kCellCost;
+      const double cell = height * width * (double)call->k + (double)kCellCost;
       const double rounds = (double)pieces(rows * cols, threads);
       const double cost = cell * (rounds + 0.25);
       if (least < 0 || cost < least) {
@@ -431,7 +431,7 @@ static int choose_threads(const struct Call *call, int num_threads) {
 #endif
   const double rows = (double)pieces(call->m, kMicroM);
   const double tiles = rows * (double)pieces(call->n, kMicroN);
-  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / kThreadCost;
+  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / (double)kThreadCost;
   threads = threads > tiles ? (int)tiles : threads;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;

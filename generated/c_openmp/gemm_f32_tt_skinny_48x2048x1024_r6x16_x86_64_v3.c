@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  skinny 48x2048x1024 r6x16
-// Inputs    191429c00b8f  (command, templates and emitter)
-// Body      b41945f34b89  (everything below this comment)
+// Inputs    029f2c9fece9  (command, templates and emitter)
+// Body      790bb95400e4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_skinny_48x2048x1024_r6x16_x86_64_v3.h"
@@ -321,7 +321,7 @@ static int choose_threads(const struct Call *call, int num_threads) {
   (void)num_threads;
 #endif
   const double rows = (double)call->m;
-  const double work = rows * (double)call->n * (double)call->k / kThreadCost;
+  const double work = rows * (double)call->n * (double)call->k / (double)kThreadCost;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;
 }

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  3200x256x256 r8x4
-// Inputs    b2663125e516  (command, templates and emitter)
-// Body      fd0c311a86cf  (everything below this comment)
+// Inputs    03f3321aa034  (command, templates and emitter)
+// Body      9e84ebaa2827  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f64_tt_residual_3200x256x256_r8x4.h"
@@ -307,7 +307,7 @@ static struct Grid choose_grid(const struct Call *call, int threads) {
       const int64_t cols = cells / rows;
       const double height = (double)(pieces(tiles, rows) * kMicroM + kPackRows);
       const double width = (double)(pieces(slivers, cols) * kMicroN + kReadCols);
-      const double cell = height * width * (double)call->k + kCellCost;
+      const double cell = height * width * (double)call->k + (double)kCellCost;
       const double rounds = (double)pieces(rows * cols, threads);
       const double cost = cell * (rounds + 0.25);
       if (least < 0 || cost < least) {
@@ -371,7 +371,7 @@ static int choose_threads(const struct Call *call, int num_threads) {
 #endif
   const double rows = (double)pieces(call->m, kMicroM);
   const double tiles = rows * (double)pieces(call->n, kMicroN);
-  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / kThreadCost;
+  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / (double)kThreadCost;
   threads = threads > tiles ? (int)tiles : threads;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;

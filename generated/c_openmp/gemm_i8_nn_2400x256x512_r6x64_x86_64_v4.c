@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    a7d7984cf91f  (command, templates and emitter)
-// Body      7c27d25676a7  (everything below this comment)
+// Inputs    212827825a5f  (command, templates and emitter)
+// Body      f0f18314a26f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nn_2400x256x512_r6x64_x86_64_v4.h"
@@ -562,7 +562,7 @@ static struct Grid choose_grid(const struct Call *call, int threads) {
       const int64_t cols = cells / rows;
       const double height = (double)(pieces(tiles, rows) * kMicroM + kPackRows);
       const double width = (double)(pieces(slivers, cols) * kMicroN + kReadCols);
-      const double cell = height * width * (double)call->k + kCellCost;
+      const double cell = height * width * (double)call->k + (double)kCellCost;
       const double rounds = (double)pieces(rows * cols, threads);
       const double cost = cell * (rounds + 0.25);
       if (least < 0 || cost < least) {
@@ -626,7 +626,7 @@ static int choose_threads(const struct Call *call, int num_threads) {
 #endif
   const double rows = (double)pieces(call->m, kMicroM);
   const double tiles = rows * (double)pieces(call->n, kMicroN);
-  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / kThreadCost;
+  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / (double)kThreadCost;
   threads = threads > tiles ? (int)tiles : threads;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;

@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc * scale[n] where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    886eb3c17221  (command, templates and emitter)
-// Body      bb0c6d6c9383  (everything below this comment)
+// Inputs    c8c17c540592  (command, templates and emitter)
+// Body      bfe5b82a8ad3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nt_of32_batched_e6c9ae5_vnni_2400x256x2048_r6_583fc8.h"
@@ -417,7 +417,7 @@ static struct Grid choose_grid(const struct Call *call, int threads) {
       const int64_t cols = cells / rows;
       const double height = (double)(pieces(tiles, rows) * kMicroM + kPackRows);
       const double width = (double)(pieces(slivers, cols) * kMicroN + kReadCols);
-      const double cell = height * width * (double)call->k + kCellCost;
+      const double cell = height * width * (double)call->k + (double)kCellCost;
       const double rounds = (double)pieces(call->batch * rows * cols, threads);
       const double cost = cell * (rounds + 0.25);
       if (least < 0 || cost < least) {
@@ -484,7 +484,7 @@ static int choose_threads(const struct Call *call, int num_threads) {
 #endif
   const double rows = (double)pieces(call->m, kMicroM) * (double)call->batch;
   const double tiles = rows * (double)pieces(call->n, kMicroN);
-  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / kThreadCost;
+  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / (double)kThreadCost;
   threads = threads > tiles ? (int)tiles : threads;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;
