@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  2400x256x512 r6x64
-// Inputs    70fc35b64587  (command, templates and emitter)
+// Inputs    ac6cd4f03f50  (command, templates and emitter)
 // Body      a8b7e59497d9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  amx 1024x512x1024
-// Inputs    f0fe77d5f5d8  (command, templates and emitter)
+// Inputs    af2e5211000d  (command, templates and emitter)
 // Body      aeb0fcccbce9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

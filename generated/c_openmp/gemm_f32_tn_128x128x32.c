@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32
-// Inputs    f9865f5eeaa1  (command, templates and emitter)
+// Inputs    e3f1180794d3  (command, templates and emitter)
 // Body      0c7590233710  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x512 r6x64
-// Inputs    1ba6f366f434  (command, templates and emitter)
-// Body      e77a4008c896  (everything below this comment)
+// Inputs    1403e7b46ffc  (command, templates and emitter)
+// Body      1ba5360f6e7e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_bias_gelu_prepacked_2400x256x512_r6x64_x86_64_v4.h"
@@ -423,7 +423,7 @@ static void compute_cell(const struct Call *call, int64_t m_begin,
                          int64_t m_end, int64_t n_begin, int64_t n_end, char *memory) {
   // A few rows of A lie in a near cache: they meet B a sliver at a time, while the next is fetched.
   const int few = m_end - m_begin <= kFewRows;
-  const int64_t step_n = few ? kMicroN : even_part(n_end - n_begin, kBlockN, kMicroN);
+  const int64_t step_n = even_part(n_end - n_begin, few ? kMicroN : kBlockN, kMicroN);
   const int64_t step_k = even_part(call->k, kBlockK, 16);
   struct Block block;
   block.few = few;

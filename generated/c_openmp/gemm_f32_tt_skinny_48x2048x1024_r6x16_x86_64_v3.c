@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  skinny 48x2048x1024 r6x16
-// Inputs    029f2c9fece9  (command, templates and emitter)
-// Body      790bb95400e4  (everything below this comment)
+// Inputs    6bd33c0ddc87  (command, templates and emitter)
+// Body      c297de550052  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_skinny_48x2048x1024_r6x16_x86_64_v3.h"
@@ -219,7 +219,7 @@ static void multiply_block(const struct Call *call, const struct Block *block) {
         ldb = kMicroN;
       }
       // The last piece of the strip has none to its right.
-      const int64_t lines = j + kMicroN < block->cols ? kLines : 0;
+      const int64_t lines = j + kMicroN < block->cols ? (int64_t)kLines : 0;
       for (int64_t i = 0; i < block->rows; i += kMicroM) {
         const int rows = (int)smaller(kMicroM, block->rows - i);
         const int64_t end = lines * smaller(i + kMicroM, block->rows) / block->rows;

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    212827825a5f  (command, templates and emitter)
-// Body      f0f18314a26f  (everything below this comment)
+// Inputs    c2bad0034af0  (command, templates and emitter)
+// Body      0d1920393329  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nn_2400x256x512_r6x64_x86_64_v4.h"
@@ -516,7 +516,7 @@ static void compute_cell(const struct Call *call, int64_t m_begin,
   const struct Memory bytes = memory_of(call);
   // A few rows of A lie in a near cache: they meet B a sliver at a time, while the next is fetched.
   const int few = m_end - m_begin <= kFewRows;
-  const int64_t step_n = few ? kMicroN : even_part(n_end - n_begin, kBlockN, kMicroN);
+  const int64_t step_n = even_part(n_end - n_begin, few ? kMicroN : kBlockN, kMicroN);
   const int64_t step_k = even_part(call->k, kBlockK, 16);
   struct Block block;
   block.few = few;

@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  amx 1024x512x2048
-// Inputs    1c75e7f8f4fb  (command, templates and emitter)
+// Inputs    a10d5a77bc00  (command, templates and emitter)
 // Body      c181b5de67f6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

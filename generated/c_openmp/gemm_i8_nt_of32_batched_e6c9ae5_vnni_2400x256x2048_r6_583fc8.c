@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc * scale[n] where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    c8c17c540592  (command, templates and emitter)
+// Inputs    ed678c56c9e2  (command, templates and emitter)
 // Body      bfe5b82a8ad3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
