@@ -32,7 +32,7 @@ def problems(draw, dtypes, dims, value_dims):
     elif "lo[" in options["mask"]:
         options |= {"operands": "lo:i32", "rising": "lo"}
     elif "[b]" in options["mask"]:
-        options["operands"] = "length:i32"
+        options["operands"] = "length:i32" if "length" in options["mask"] else "begin:i32"
     return options
 
 
@@ -87,7 +87,8 @@ BY_KEY = {"mask": "j <= i and group[b,i] == group_k[b,j]", "operands": "group:i3
         ({"tile": "64x64"}, ["64 keys", "Legal: --tile 128x64"]),
         ({"tile": "128x128"}, ["128 queries", "Legal: --tile 128x64"]),
         ({"stages": "4"}, ["4 stages", "bytes of shared memory", "Legal: --stages 3"]),
-        (BY_KEY, ["registers to 284", "240", "mma takes any mask"]),
+        (BY_KEY, ["about 284", "240", "mma takes any mask"]),
+        ({"mask": "j <= i and i - j < window"}, ["about 244", "240", "mma takes any mask"]),
     ],
 )
 def test_wgmma_says_in_numbers_what_does_not_fit(options, words):

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from tilegen.fields import option
 from tilegen.problems.attention_backward import AttentionBackward
+from tilegen.problems.attention_mask import Linear, key_range
 from tilegen.schedules.attention_wgmma import (
     REGISTERS,
     SPAN,
@@ -22,8 +23,15 @@ from tilegen.values import BF16, F16, Tile
 CONSUMERS = 2
 # Registers of addresses, descriptors and the loop, beside accumulators and a left side (ptxas 13.0).
 OVERHEAD = 24
+# Registers for the keys that a query sees, where both ends of them move with the query.
+BOUNDS = 8
 ROWS_OF_WARP = 16
 HEAD_DIMS = (64, 128)
+
+
+def _moves(bounds: tuple[Linear, ...]) -> bool:
+    """Whether a bound of the keys moves with the query."""
+    return any(name == "i" or name.endswith("i]") for term in bounds for name in term)
 
 
 @dataclass(frozen=True)
@@ -71,8 +79,8 @@ class WgmmaAttentionBackward(Schedule):
         if needed > allowed:
             return Violation(
                 "mask",
-                f"the mask's operands take registers to {needed} a thread, and two consumers have "
-                f"{allowed}; mma takes any mask",
+                f"the mask takes registers to about {needed} a thread, and two consumers have {allowed}; "
+                f"mma takes any mask",
             )
         return None
 
@@ -85,7 +93,11 @@ class WgmmaAttentionBackward(Schedule):
         """Registers of a consumer thread: dk and dv, weights, their gradients or dq, a left side, the rest."""
         n = self.tile[1]
         sums = (problem.head_dim + problem.value_dim) // 2
-        return sums + n // 2 + n // 2 + n // 4 + OVERHEAD + formula_registers(problem)
+        rest = OVERHEAD + formula_registers(problem)
+        keys = key_range(problem)
+        if _moves(keys.ends) and _moves(keys.firsts):
+            rest += BOUNDS
+        return sums + n // 2 + n // 2 + n // 4 + rest
 
     def shared_bytes(self, problem: AttentionBackward) -> dict[str, int]:
         """Shared memory of a block in bytes, by what it holds."""
