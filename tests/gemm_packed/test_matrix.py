@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.gemm_packed.kernels import RUNNABLE, check, emitted, loaded
+from tilegen.verify.oracle import Case, verify
 
 DTYPES = ("f32", "f64", "f16", "bf16", "i8")
 LAYOUTS = ("tn", "tt", "nn", "nt")
@@ -16,6 +17,16 @@ LAYOUTS = ("tn", "tt", "nn", "nt")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dtype_and_layout(dtype, layout, target):
     check(loaded(target, dtype=dtype, layout=layout))
+
+
+@pytest.mark.parametrize("target, layout", [("x86-64-v3", "nt"), ("x86-64-v4", "tt")])
+def test_many_rows_or_far_ones_have_b_packed(target, layout):
+    # Few rows read B in place where it lies within a MiB; the first case has more, the second lies wider.
+    kernel = loaded(target, layout=layout)
+    many = Case({"m": 101, "n": 70, "k": 70}, 1, 1, 0)
+    wide = Case({"m": 20, "n": 70, "k": 70}, 4000, 1, 0)
+    verdict = verify(kernel.plan, kernel.run, cases=[many, wide])
+    assert verdict.ok, "\n".join(verdict.failures)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
