@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  parts of columns, blocks of 32 x 8 threads
-// Inputs    bc2429f7fa5b  (command, templates and emitter)
-// Body      aa1528f65844  (everything below this comment)
+// Inputs    fcf765abcee7  (command, templates and emitter)
+// Body      0293f6a4056e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_sum_f32_p32x8_sm80.h"
@@ -111,7 +111,8 @@ __device__ __forceinline__ void reduce_parts(
     const float *__restrict__ x,
     float *__restrict__ y) {
   constexpr int kWidth = kVector;
-  constexpr int kSpread = kWhole ? 1 : kAcross;  // from one column of a thread to its next
+  // From one column of a thread to its next.
+  [[maybe_unused]] constexpr int kSpread = kWhole ? 1 : kAcross;
   constexpr int kFirst = kWhole ? kWidth : 1;  // from a thread's first column to the next thread's
   constexpr int kPiece = kAcross * kWidth;
   __shared__ float partials[kDown][kAcross * kVector];

@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], m)); y[m,n] = e / sum(e, m)
 // Schedule  blocks of 8 x 64 threads
-// Inputs    9c2ee259f349  (command, templates and emitter)
-// Body      436c9670d6a4  (everything below this comment)
+// Inputs    65d14affcf93  (command, templates and emitter)
+// Body      93c7bcd26098  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "columns_b70de2_f32_8x64_sm80.h"
@@ -173,7 +173,8 @@ __device__ __forceinline__ void reduce_columns(
     const float *__restrict__ x,
     float *__restrict__ y) {
   constexpr int kWidth = kVector;
-  constexpr int kSpread = kWhole ? 1 : kAcross;  // from one column of a thread to its next
+  // From one column of a thread to its next.
+  [[maybe_unused]] constexpr int kSpread = kWhole ? 1 : kAcross;
   constexpr int kFirst = kWhole ? kWidth : 1;  // from a thread's first column to the next thread's
   constexpr int kPiece = kAcross * kWidth;
   __shared__ float partials[kDown][kAcross * kVector];
