@@ -43,6 +43,7 @@
 #include "cuda/attention_f16_d128_causal_lse_128x64_sm80.h"
 #include "cuda/column_sum_f32_p32x8_sm80.h"
 #include "cuda/columns_b70de2_f32_8x64_sm80.h"
+#include "cuda/cross_entropy_bf16_v32_sm90a.h"
 #include "cuda/gated_gemm_bf16_tn_128x128x64_s4_sm90a.h"
 #include "cuda/gemm_bf16_tn_128x128x64_s6_c2_pp_sm90a.h"
 #include "cuda/gemm_bf16_tn_128x128x64_s7_c2_k4ws_sm90a.h"
