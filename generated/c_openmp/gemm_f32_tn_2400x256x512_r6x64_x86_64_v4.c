@@ -4,7 +4,7 @@
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  2400x256x512 r6x64
 // Inputs    d745cf06f938  (command, templates and emitter)
-// Body      a594e205b9af  (everything below this comment)
+// Body      e07cd8bf7faa  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tn_2400x256x512_r6x64_x86_64_v4.h"
@@ -47,7 +47,7 @@ enum {
   kBlockK = 512,  // rows of B that are packed at a time
   kMicroM = 6,  // rows of a micro tile
   kMicroN = 64,  // columns of a micro tile, and of a sliver of B
-  kFewRows = 512,  // rows that meet B a sliver at a time, fetched ahead
+  kFewRows = 256,  // rows that meet B a sliver at a time, fetched ahead
 
   // Costs in multiply-adds, by which cells are chosen.
   kThreadCost = 884736,  // starting a thread

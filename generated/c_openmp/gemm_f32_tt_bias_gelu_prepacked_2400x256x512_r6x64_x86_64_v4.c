@@ -4,7 +4,7 @@
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x512 r6x64
 // Inputs    1403e7b46ffc  (command, templates and emitter)
-// Body      1ba5360f6e7e  (everything below this comment)
+// Body      de292895df91  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_bias_gelu_prepacked_2400x256x512_r6x64_x86_64_v4.h"
@@ -50,7 +50,7 @@ enum {
   kBlockK = 512,  // rows of B that are multiplied at a time
   kMicroM = 6,  // rows of a micro tile
   kMicroN = 64,  // columns of a micro tile, and of a sliver of B
-  kFewRows = 512,  // rows that meet B a sliver at a time, fetched ahead
+  kFewRows = 256,  // rows that meet B a sliver at a time, fetched ahead
 
   // Costs in multiply-adds, by which cells are chosen.
   kThreadCost = 884736,  // starting a thread

@@ -24,7 +24,7 @@ READ_COLS = 8
 CELLS_PER_THREAD = 8
 
 # Rows whose blocks of A stay in a near cache, so that B may pass a sliver at a time.
-FEW_ROWS = 512
+FEW_ROWS = 256
 
 # Columns of a sliver that make it cheap to read A anew for each.
 WIDE = 64
