@@ -8,6 +8,7 @@ import pytest
 
 from test_tune import CASE, SMALL, WHERE, planted, settings  # noqa: F401
 
+from tilegen.bench.process import WorkerFailed
 from tilegen.errors import UsageError
 from tilegen.tables import cover, files, words
 from tilegen.tables.lookup import sort_rows
@@ -114,6 +115,27 @@ def test_a_winner_of_another_size_that_is_faster_takes_the_place(settings, speed
     assert [row.schedule for row in rows] == [TEXTS[2]] * 2
     assert all(row.speedups == pytest.approx(speed) for row in rows)
     assert cover.smallest(rows, 12, 0.03).schedules == (TEXTS[2],)
+
+
+def test_a_case_of_which_no_finalist_is_right_costs_itself_alone(
+    settings, speed, monkeypatch  # noqa: F811
+):
+    """Quick verification passed them, and the whole grid does not."""
+
+    def refused(job, rules, cases):
+        if job == TEXTS[2]:
+            return "some cases"
+        raise WorkerFailed("refused", "the launcher returned 912")
+
+    monkeypatch.setattr("tilegen.tune.tuner.verify", refused)
+    monkeypatch.setattr(Search, "job", lambda search, place: search.candidate(place).schedule)
+    spaces = {96: SMALL[:2], 192: SMALL[2:3]}
+    space = lambda problem, where, name, sizes: candidates.Space(spaces[sizes["m"]])  # noqa: E731
+    one = Tuner(settings, local(1), space=space)
+    (found,) = one.run(CASES, QUIET)
+    assert found.row.schedule == TEXTS[2]
+    ((case, why),) = one.failed
+    assert case == CASES[0] and "the launcher returned 912" in why
 
 
 def test_a_run_that_was_stopped_before_crossing_crosses_when_it_goes_on(

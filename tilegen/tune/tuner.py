@@ -108,8 +108,8 @@ class Tuner:
                 except CheckFailed as error:
                     self.failed.append((search.case, error.message))
                     continue
-                found = [self._finished(f, wait=False) for f in [*found, one]]
-            tuned = [self._finished(f) for f in found]
+                found = self._all_finished([*found, one], wait=False)
+            tuned = self._all_finished(found, wait=True)
             if not settings.refresh:
                 self._cross(tuned)
         finally:
@@ -218,6 +218,16 @@ class Tuner:
             job, rules = search.job(place), self.settings.rules
             self._verdicts[digest] = checkers.submit(verify, job, rules, "full")
         return Confirmed(search, final, names, winner, self._verdicts[digest], failures)
+
+    def _all_finished(self, found: Sequence[Tuned | Confirmed], wait: bool) -> list[Any]:
+        """Cases as `_finished` leaves them; one of which no finalist is right has failed, alone."""
+        done = []
+        for one in found:
+            try:
+                done.append(self._finished(one, wait))
+            except CheckFailed as error:
+                self.failed.append((one.search.case, error.message))
+        return done
 
     def _finished(self, found: Tuned | Confirmed, wait: bool = True) -> Any:
         """Write the row of a case whose winner is verified; one that is not is replaced by the next best.
