@@ -10,6 +10,7 @@ from tilegen.emit.render import render
 from tilegen.errors import FormulaError, IllegalSchedule, UsageError
 from tilegen.problems.attention import Attention
 from tilegen.problems.attention_mask import key_range, reads_distance
+from tilegen.problems.attention_score import CappedScore, SlopedScore, short_score
 from tilegen.values import BF16, F32
 
 
@@ -178,3 +179,24 @@ def test_distances_become_floats_by_an_addition_only_where_that_is_exact():
 
     assert reads("s + 0.1 * (j - i)") and reads("s + j * 0.5")
     assert not reads("s + 0.1 * (j * i)") and not reads("s + f32(h)") and not reads("2 * s")
+
+
+@pytest.mark.parametrize(
+    "score, form, rises",
+    [
+        ("s + slope[h] * (j - i)", SlopedScore, True),
+        ("s - (i - j) * slope[b,h]", SlopedScore, False),
+        ("gain * (i - j) + s", SlopedScore, False),
+        ("softcap(s, 30)", CappedScore, None),
+        # A factor that differs from key to key, a distance that bends, a cap that is not known to be above 0.
+        ("s + bias[h,j] * (j - i)", type(None), None),
+        ("s + slope[h] * abs(j - i)", type(None), None),
+        ("softcap(s, cap)", type(None), None),
+        ("softcap(s, 30) + slope[h] * (j - i)", type(None), None),
+    ],
+)
+def test_scores_of_a_short_form_are_known(score, form, rises):
+    found = short_score(Attention(score=score))
+    assert isinstance(found, form)
+    if form is SlopedScore:
+        assert found.rises is rises
