@@ -3,8 +3,8 @@
 //
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    87dc1f9cad95  (command, templates and emitter)
-// Body      16d2871557e5  (everything below this comment)
+// Inputs    7e7a13b00cde  (command, templates and emitter)
+// Body      78192fb89879  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "cross_entropy_bf16_v32_sm90a.h"
@@ -918,6 +918,7 @@ extern "C" cudaError_t tilegen_cross_entropy_bf16_v32_sm90a(
     config.numAttrs = 1;
     config.blockDim = dim3(kRingThreads + kWarp);
     config.dynamicSmemBytes = kSlots * sizeof(Slot);
+    config.gridDim = dim3(static_cast<unsigned>(blocks_of_row));  // a whole cluster, to be counted
     int together = 0;
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(config.dynamicSmemBytes));

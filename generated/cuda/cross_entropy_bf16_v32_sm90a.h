@@ -3,7 +3,7 @@
 //
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    87dc1f9cad95  (command, templates and emitter)
+// Inputs    7e7a13b00cde  (command, templates and emitter)
 // Body      8060386dd427  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    dbecad949f72  (command, templates and emitter)
+// Inputs    f6b4c43d2dcf  (command, templates and emitter)
 // Body      b882f144b210  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

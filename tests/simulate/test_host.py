@@ -156,6 +156,10 @@ def test_machine_and_occupancy(host):
     occupancy.argtypes, occupancy.restype = [ctypes.c_int64] * 2, ctypes.c_int64
     assert occupancy(256, 0) == 8
     assert occupancy(256, 100000) == 233472 // (100000 + 256 + 1024) == 2
+    clusters = host.function("read_clusters")
+    clusters.argtypes, clusters.restype = [ctypes.c_int64], ctypes.c_int64
+    # Three processors of eight blocks, in clusters of two; of a grid that is no multiple the driver counts none.
+    assert (clusters(2), clusters(3)) == (3 * 8 // 2, -912)
 
 
 def test_capturing(host):

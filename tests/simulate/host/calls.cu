@@ -107,6 +107,15 @@ int64_t read_occupancy(int64_t threads, int64_t shared) {
   return blocks;
 }
 
+int64_t read_clusters(int64_t blocks) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(256);
+  int clusters = -1;
+  const cudaError_t error = cudaOccupancyMaxActiveClusters(&clusters, pair, &config);
+  return error == cudaSuccess ? clusters : -static_cast<int64_t>(error);
+}
+
 int64_t read_capturing() {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   cudaStreamIsCapturing(nullptr, &status);

@@ -1,6 +1,7 @@
 // The rest of the CUDA runtime that a launcher may call, and what it must not: allocate, synchronise.
 #include "record.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace tilegen_host;
@@ -170,14 +171,20 @@ cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *function,
                                            const cudaLaunchConfig_t *config) {
   const Kernel *kernel = kernel_of(function);
   if (!kernel) return state().last_error = cudaErrorInvalidDeviceFunction;
-  long long size = 1;
+  unsigned cluster[3] = {1, 1, 1};
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const cudaLaunchAttribute &a = config->attrs[i];
     if (a.id == cudaLaunchAttributeClusterDimension) {
-      size = 1LL * a.val.clusterDim.x * a.val.clusterDim.y * a.val.clusterDim.z;
+      cluster[0] = a.val.clusterDim.x, cluster[1] = a.val.clusterDim.y;
+      cluster[2] = a.val.clusterDim.z;
     }
   }
-  if (kernel->cluster[0]) size = 1LL * kernel->cluster[0] * kernel->cluster[1] * kernel->cluster[2];
+  if (kernel->cluster[0]) std::copy_n(kernel->cluster, 3, cluster);
+  const dim3 &g = config->gridDim;
+  if (g.x % cluster[0] || g.y % cluster[1] || g.z % cluster[2]) {
+    return state().last_error = cudaErrorInvalidClusterSize;
+  }
+  const long long size = 1LL * cluster[0] * cluster[1] * cluster[2];
   const dim3 &b = config->blockDim;
   const int blocks = resident(*kernel, static_cast<int>(b.x * b.y * b.z), config->dynamicSmemBytes);
   *clusters = static_cast<int>(state().device["multiprocessors"] * blocks / size);
