@@ -33,7 +33,7 @@ PEERS, WORKSPACE = 20.0, 2000.0
 # Nanoseconds from the request of a step to its products, with which the stages ahead are shared.
 STEP = 700.0
 # Rows of steps that lie outside of an operand, which the copy engines of the device fill a nanosecond.
-OUTSIDE = 16.0
+OUTSIDE = 14.0
 # Nanoseconds of a tile's results that no other tile hides, besides their bytes.
 RESULTS = 350.0
 # How much longer steps take of which each block of a pair reads a small part for both.
@@ -41,7 +41,7 @@ COUPLED = 1.25
 # Bytes a nanosecond at which a multiprocessor writes results out of its staging, or from registers.
 STORE, SCATTER = 100.0, 12.0
 # Bytes a nanosecond of the whole device, results written from registers to odd addresses.
-UNALIGNED = 1000.0
+UNALIGNED = 1500.0
 # Bytes that shared memory gives in a clock.
 SHARED = 128
 # How much longer products take whose sums are promoted, by whether consumers take turns.
@@ -149,8 +149,8 @@ def _repacking(call: Call) -> list[Term]:
     found = []
     moved = 2 * size * call.count * sum(a * b for a, b in _displaced(call))
     if moved:
-        rate = call.device.memory * 0.8
-        found.append(Term("copies", moved / rate / 1e9 + 3e-6, "of operands", overlaps=False))
+        rate = call.device.memory * 1.4
+        found.append(Term("copies", moved / rate / 1e9 + 2e-6, "of operands", overlaps=False))
     if call.n * call.problem.out_dtype.bytes % 16:
         stored = call.m * call.n * call.count * call.problem.out_dtype.bytes
         found.append(Term("odd rows", stored / UNALIGNED / 1e9, "of results", overlaps=False))

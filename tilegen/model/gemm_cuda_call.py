@@ -20,6 +20,8 @@ STRADDLE, MIDDLE = 2.0, 1.25
 NARROW = {16: 1.0, 8: 1.1, 4: 1.5, 2: 8.0, 1: 8.0}
 # Bytes a nanosecond that one multiprocessor draws from device memory, where few have work left.
 ALONE = 65.0
+# The same of a pair, which shares a port, in a wave that gives some pairs two pieces of work and others none.
+PAIR = 75.0
 
 
 @functools.lru_cache(maxsize=64)
@@ -51,7 +53,7 @@ class Call:
         Args:
             in_flight: bytes that are on their way at any time.
             bytes_moved: bytes in all, those that must move if not given.
-            tail: pieces of work of a last wave that leaves multiprocessors idle, and of all waves.
+            tail: pieces of work of a last wave that leaves multiprocessors idle after full ones, and of all waves.
         """
         moved = self.bytes if bytes_moved is None else bytes_moved
         rate = min(self.device.memory, in_flight / self.device.latency)
@@ -59,6 +61,9 @@ class Call:
         last, pieces = tail
         piece = moved / pieces
         seconds = (moved - last * piece) / rate
+        pairs = self.device.processors // 2
+        if not last and pairs < pieces <= 2 * pairs:
+            seconds = max(seconds, 2 * piece / PAIR)
         seconds += max(last * piece / rate, piece / ALONE if last else 0.0)
         return Term("device memory", seconds / 1e9, why)
 

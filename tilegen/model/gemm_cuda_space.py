@@ -65,7 +65,7 @@ def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> It
             for bn, split in ((64, 1), (64, 2), (64, 4), (128, 1), (128, 2), (128, 4)):
                 given = {"tile": Tile((rows, bn, depth)), "swap": True, "split": split}
                 yield made(**given, repack=repack)
-                for resident in (2, 3) if bn == 64 else ():
+                for resident in (2, 3) if bn == 64 and split == 1 else ():
                     yield made(**given, repack=repack, resident=resident)
         if not repack and k >= LONG:
             for bn in (16, 32, 64, 128):
