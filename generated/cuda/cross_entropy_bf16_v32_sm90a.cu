@@ -3,8 +3,13 @@
 //
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  32 elements a thread, 8 to 512 threads a row
+<<<<<<< HEAD
 // Inputs    7e7a13b00cde  (command, templates and emitter)
 // Body      78192fb89879  (everything below this comment)
+=======
+// Inputs    d5252ad2773b  (command, templates and emitter)
+// Body      6d4c965a6262  (everything below this comment)
+>>>>>>> 918d7bd (Give long rows that read vectors again two rings a multiprocessor, and the passes of rows a module of their own)
 // SPDX-License-Identifier: MIT-0
 
 #include "cross_entropy_bf16_v32_sm90a.h"
@@ -171,6 +176,8 @@ __device__ __forceinline__ Value row_reduce(Value value, Value (*partials)[kPart
 
 constexpr int kRingThreads = 512;  // of a block that compute; one warp more copies
 constexpr int kRingWarps = kRingThreads / kWarp;
+constexpr int kRingBlock = kRingThreads + kWarp;
+constexpr int kRingBlocks = 1;  // of a multiprocessor at once
 constexpr int kRingBarrier = 1;  // named barrier of the threads that compute
 constexpr int kSlotPacks = 2;  // of every input, that a thread reads from a slot
 constexpr int kSlotColumns = kRingThreads * kSlotPacks * kVector;
@@ -558,7 +565,7 @@ __device__ __forceinline__ void ring_rows(
     const int64_t *__restrict__ t,
     __nv_bfloat16 *__restrict__ loss) {
   constexpr int kWidth = kVector;
-  [[maybe_unused]] constexpr bool kCut = true;  // packs of other arrays may lie askew
+  [[maybe_unused]] constexpr bool kCut = true;  // whether rows may start askew
   extern __shared__ __align__(128) unsigned char ring_bytes[];
   Slot *const ring = reinterpret_cast<Slot *>(ring_bytes);
   __shared__ uint64_t full[kSlots], empty[kSlots];
@@ -594,9 +601,9 @@ __device__ __forceinline__ void ring_rows(
     const __nv_bfloat16 *x_row = x + row * args.x_stride_m;
     const int64_t t_m = t[row];
     // Whole packs fill the columns from `begin` to `end`, of which this block takes its share.
-    const int before = elements_before_packs<kWidth>(x_row);
+    const int before = kCut ? elements_before_packs<kWidth>(x_row) : 0;
     const int begin = before < columns ? before : columns;
-    const int end = columns - (columns - begin) % kWidth;
+    const int end = columns - (kCut ? (columns - begin) % kWidth : 0);
     const int slots = (end - begin + kSlotColumns - 1) / kSlotColumns;
     const int share = (slots + kBlocks - 1) / kBlocks * kSlotColumns;
     const int first_column = begin + rank * share;
@@ -653,7 +660,7 @@ __device__ __forceinline__ void ring_rows(
       }
       at.step();
     }
-    if (end_column < columns) {
+    if (kCut && end_column < columns) {
       pass_1(Width<1>(), end_column, load<1>(x_row + end_column));
     }
     row_max = ring_reduce<Max, kBlocks>(row_max, partials, gathered, round);
@@ -696,7 +703,7 @@ __device__ __forceinline__ void ring_rows(
       }
       at.step();
     }
-    if (end_column < columns) {
+    if (kCut && end_column < columns) {
       pass_2(Width<1>(), end_column, load<1>(x_row + end_column));
     }
     row_sum = ring_reduce<Sum, kBlocks>(row_sum, partials, gathered, round);
@@ -758,22 +765,22 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   short_rows<kVector, true, 512>(args, args.x, args.t, args.loss);
 }
 
-extern "C" __global__ void __launch_bounds__(kRingThreads + kWarp, 1)
+extern "C" __global__ void __launch_bounds__(kRingBlock, kRingBlocks)
     tilegen_cross_entropy_bf16_v32_sm90a_ring_1(const Arguments args) {
   ring_rows<1>(args, args.x, args.t, args.loss);
 }
 
-extern "C" __global__ void __launch_bounds__(kRingThreads + kWarp, 1) __cluster_dims__(2, 1, 1)
+extern "C" __global__ void __launch_bounds__(kRingBlock, kRingBlocks) __cluster_dims__(2, 1, 1)
     tilegen_cross_entropy_bf16_v32_sm90a_ring_2(const Arguments args) {
   ring_rows<2>(args, args.x, args.t, args.loss);
 }
 
-extern "C" __global__ void __launch_bounds__(kRingThreads + kWarp, 1) __cluster_dims__(4, 1, 1)
+extern "C" __global__ void __launch_bounds__(kRingBlock, kRingBlocks) __cluster_dims__(4, 1, 1)
     tilegen_cross_entropy_bf16_v32_sm90a_ring_4(const Arguments args) {
   ring_rows<4>(args, args.x, args.t, args.loss);
 }
 
-extern "C" __global__ void __launch_bounds__(kRingThreads + kWarp, 1) __cluster_dims__(8, 1, 1)
+extern "C" __global__ void __launch_bounds__(kRingBlock, kRingBlocks) __cluster_dims__(8, 1, 1)
     tilegen_cross_entropy_bf16_v32_sm90a_ring_8(const Arguments args) {
   ring_rows<8>(args, args.x, args.t, args.loss);
 }
@@ -916,7 +923,7 @@ extern "C" cudaError_t tilegen_cross_entropy_bf16_v32_sm90a(
     cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
     config.attrs = &cluster;
     config.numAttrs = 1;
-    config.blockDim = dim3(kRingThreads + kWarp);
+    config.blockDim = dim3(kRingBlock);
     config.dynamicSmemBytes = kSlots * sizeof(Slot);
     config.gridDim = dim3(static_cast<unsigned>(blocks_of_row));  // a whole cluster, to be counted
     int together = 0;

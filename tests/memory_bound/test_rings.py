@@ -29,6 +29,11 @@ def test_rows_in_rings():
     [
         ("softmax", {"dtype": "bf16"}, 13),
         ("softmax", {"dtype": "bf16", "slots": "5"}, 5),
+        (
+            "layernorm",
+            {"dtype": "bf16"},
+            13,
+        ),  # half as many, half as long: two blocks a multiprocessor
         ("add_rmsnorm", {"dtype": "f32"}, 6),
         ("sum", {"dtype": "f32"}, 0),  # one pass reads a row once
         ("y[m,n] = x[m,n] / sum(x[m,n] * r[m,n], n)", {"operands": "r:f32", "dtype": "bf16"}, 0),
@@ -41,5 +46,8 @@ def test_who_has_a_ring(operator, options, slots):
 
 
 def test_a_ring_fits_shared_memory():
-    with pytest.raises(IllegalSchedule, match="14 slots of 16384 bytes and 8192 more need 237568"):
+    with pytest.raises(
+        IllegalSchedule,
+        match="14 slots of 16384 bytes and 8192 more need 237568 bytes of shared memory; sm_90a allows 232448",
+    ):
         KernelSpec.make("softmax", "sm_90a", {"dtype": "bf16", "slots": "14"})

@@ -10,8 +10,8 @@ from tilegen.plans.memory_bound import FormulaPlan
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.passes import Program
 from tilegen.schedules.memory_bound import ACCESS_BYTES, vector
-from tilegen.schedules.rowwise import CUT, RING_THREADS, SLOT_PACKS, RowRegisters, held_bytes
-from tilegen.schedules.rowwise import slot_bytes
+from tilegen.schedules.rowwise import CUT, RING_THREADS, RowRegisters, held_bytes
+from tilegen.schedules.rowwise import ring_resident, slot_bytes, slot_packs
 from tilegen.targets import CudaTarget
 
 
@@ -66,6 +66,7 @@ class RowRegistersPlan(FormulaPlan):
     rungs: tuple[Rung, ...]
     rings: tuple[Ring, ...]
     ring_threads: int
+    ring_resident: int
     ring_clusters: int
     ring_from: int
     slots: int
@@ -103,10 +104,11 @@ class RowRegistersPlan(FormulaPlan):
             rungs=tuple(rungs),
             rings=tuple(Ring(*r) for r in rings),
             ring_threads=RING_THREADS,
+            ring_resident=ring_resident(problem),
             ring_clusters=int(len(rings) > 1),
             ring_from=rungs[-1].columns,
             slots=schedule.ring_slots(problem, target),
-            slot_packs=SLOT_PACKS,
+            slot_packs=slot_packs(problem),
             slot_bytes=slot_bytes(problem),
             element_bytes=ACCESS_BYTES // vector(problem),
             short_program=short,

@@ -24,9 +24,8 @@ OVERHEAD = 48
 # And for the ends of rows that do not start on whole packs.
 CUT = 40
 
-# Threads of a block that compute on rows in a ring, and packs of every input that each has in a slot.
+# Threads of a block that compute on rows in a ring.
 RING_THREADS = 512
-SLOT_PACKS = 2
 # Bytes of such a block's shared memory besides the ring, at most: barriers and partial results.
 RING_STATIC = 8192
 
@@ -37,9 +36,32 @@ def row_inputs(problem: FormulaProblem) -> list[Tensor]:
     return [t for t in problem.tensors() if t.is_read and set(t.dims) == order]
 
 
+def slot_packs(problem: FormulaProblem) -> int:
+    """Packs of every input that a thread reads from a slot: two, or one where two blocks share the registers."""
+    return 2 if ring_resident(problem) == 1 else 1
+
+
 def slot_bytes(problem: FormulaProblem) -> int:
     """Bytes of a slot of a ring: the packs of every input for each thread."""
-    return RING_THREADS * SLOT_PACKS * ACCESS_BYTES * len(row_inputs(problem))
+    return RING_THREADS * slot_packs(problem) * ACCESS_BYTES * len(row_inputs(problem))
+
+
+def ring_resident(problem: FormulaProblem) -> int:
+    """Blocks with rings that a multiprocessor has at once.
+
+    Two where every row reads vectors again from the L2 cache, so that one block computes while the other waits for
+    them; their rings are half as long, for which only rows of one 16-bit input are short enough.
+    """
+    inputs, order = row_inputs(problem), set(problem.family.order)
+    shared = [t for t in problem.tensors() if problem.along[-1] in t.dims and set(t.dims) != order]
+    return 2 if shared and [t.dtype.bytes for t in inputs] == [2] else 1
+
+
+def ring_shared(problem: FormulaProblem, target: CudaTarget) -> int:
+    """Bytes that a block's ring may take."""
+    resident = ring_resident(problem)
+    share = target.shared_sm // resident - target.shared_reserved
+    return min(target.shared_block, share) - RING_STATIC
 
 
 @dataclass(frozen=True)
@@ -114,12 +136,12 @@ class RowRegisters(FormulaSchedule):
             return 0
         if sizes != {ACCESS_BYTES}:
             return 0
-        return self.slots or (target.shared_block - RING_STATIC) // slot_bytes(problem)
+        return self.slots or ring_shared(problem, target) // slot_bytes(problem)
 
     def rings(self, problem: FormulaProblem, target: CudaTarget) -> tuple[tuple[int, int], ...]:
         """Numbers of blocks that share a row, and how many columns their rings hold: a quarter stays for what is next."""
         slots = self.ring_slots(problem, target)
-        columns = slots * 3 // 4 * RING_THREADS * SLOT_PACKS * vector(problem)
+        columns = slots * 3 // 4 * RING_THREADS * slot_packs(problem) * vector(problem)
         return tuple((b, b * columns) for b in (1, 2, 4, 8) if slots and b <= self.cluster)
 
     def registers(self, problem: FormulaProblem) -> int:
@@ -152,12 +174,13 @@ class RowRegisters(FormulaSchedule):
             return broken
         slots = self.ring_slots(problem, target)
         shared = slots * slot_bytes(problem) + RING_STATIC
-        if slots and (slots < 4 or shared > target.shared_block):
+        if slots and (slots < 4 or shared > ring_shared(problem, target) + RING_STATIC):
             broken.append(
                 Violation(
                     "slots",
                     f"{slots} slots of {slot_bytes(problem)} bytes and {RING_STATIC} more need {shared} bytes of "
-                    f"shared memory; {target} allows {target.shared_block}, and a ring has at least 4",
+                    f"shared memory; {target} allows {ring_shared(problem, target) + RING_STATIC} for each of "
+                    f"{ring_resident(problem)} resident, and a ring has at least 4",
                 )
             )
         block = max(self.threads, self.longest)
