@@ -3,11 +3,7 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
-<<<<<<< HEAD
-// Inputs    04155211adc7  (command, templates and emitter)
-=======
-// Inputs    9d9cef7e0b39  (command, templates and emitter)
->>>>>>> 918d7bd (Give long rows that read vectors again two rings a multiprocessor, and the passes of rows a module of their own)
+// Inputs    fb472c95f391  (command, templates and emitter)
 // Body      262f4a276736  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,13 +3,8 @@
 //
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  32 elements a thread, 8 to 512 threads a row
-<<<<<<< HEAD
-// Inputs    7e7a13b00cde  (command, templates and emitter)
-// Body      78192fb89879  (everything below this comment)
-=======
-// Inputs    d5252ad2773b  (command, templates and emitter)
-// Body      6d4c965a6262  (everything below this comment)
->>>>>>> 918d7bd (Give long rows that read vectors again two rings a multiprocessor, and the passes of rows a module of their own)
+// Inputs    56788ff3b614  (command, templates and emitter)
+// Body      f5e4ce660bd7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "cross_entropy_bf16_v32_sm90a.h"

@@ -3,11 +3,7 @@
 //
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  32 elements a thread, 8 to 512 threads a row
-<<<<<<< HEAD
-// Inputs    7e7a13b00cde  (command, templates and emitter)
-=======
-// Inputs    d5252ad2773b  (command, templates and emitter)
->>>>>>> 918d7bd (Give long rows that read vectors again two rings a multiprocessor, and the passes of rows a module of their own)
+// Inputs    56788ff3b614  (command, templates and emitter)
 // Body      8060386dd427  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

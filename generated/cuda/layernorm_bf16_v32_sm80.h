@@ -4,11 +4,7 @@
 // Formula   mu = mean(x[m,n], n); d = x[m,n] - mu; y[m,n] = d * rsqrt(mean(d * d, n) + eps) *
 //           w[n] + b[n]
 // Schedule  32 elements a thread, 8 to 512 threads a row
-<<<<<<< HEAD
-// Inputs    9339a96b5f2f  (command, templates and emitter)
-=======
-// Inputs    ad276fc10639  (command, templates and emitter)
->>>>>>> 918d7bd (Give long rows that read vectors again two rings a multiprocessor, and the passes of rows a module of their own)
+// Inputs    1d2804613207  (command, templates and emitter)
 // Body      6db27b5d10f5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

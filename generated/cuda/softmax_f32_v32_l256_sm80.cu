@@ -3,11 +3,7 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-<<<<<<< HEAD
-// Inputs    f6b4c43d2dcf  (command, templates and emitter)
-=======
-// Inputs    cdc0bc91a623  (command, templates and emitter)
->>>>>>> 918d7bd (Give long rows that read vectors again two rings a multiprocessor, and the passes of rows a module of their own)
+// Inputs    f92866d18cca  (command, templates and emitter)
 // Body      b882f144b210  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
