@@ -5,8 +5,8 @@
 #include "c_openmp/attention_backward_f32_d128_causal_b32_m8x3_x86_64_v4.h"
 #include "c_openmp/attention_bf16_d64_f66359b_b64_m4x3.h"
 #include "c_openmp/attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4.h"
-#include "c_openmp/bias_gelu_f32_c4096_x86_64_v3.h"
-#include "c_openmp/column_mean_bf16_c512.h"
+#include "c_openmp/bias_gelu_f32_c2048_x86_64_v3.h"
+#include "c_openmp/column_mean_bf16_c4096.h"
 #include "c_openmp/gemm_bf16_nt_batched_bias_gelu_2400x256x512_r6x64_x86_64_v4.h"
 #include "c_openmp/gemm_bf16_tn_bias_amx_1024x512x1024_amx.h"
 #include "c_openmp/gemm_bf16_tn_bias_gelu_skinny_32x128x8192_amx.h"
@@ -28,7 +28,7 @@
 #include "c_openmp/rmsnorm_bf16.h"
 #include "c_openmp/softmax_f32_x86_64_v4.h"
 #include "c_openmp/sum_squares_f32_x86_64_v4.h"
-#include "c_openmp/transpose_f32_32x64.h"
+#include "c_openmp/transpose_f32_32x256.h"
 
 #ifndef TILEGEN_NO_CUDA
 #include "cuda/add_rmsnorm_bf16_v32_l256_sm80.h"

@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 1024 columns
-// Inputs    1c5488a4743f  (command, templates and emitter)
-// Body      233738e4b738  (everything below this comment)
+// Inputs    1b5c8294ee3e  (command, templates and emitter)
+// Body      c03cddc10601  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "rmsnorm_bf16.h"
@@ -30,6 +30,8 @@
 // are the same bits for any number of threads.
 enum {
   kChunk = 1024,  // columns that are computed before they are stored
+  kStretch = 4096,  // columns of which a reduction has a result of its own
+  kAhead = 1024,  // columns of the next row that are asked for at a time
   kResultBytes = 2,  // of a column in all outputs
   kStreamBytes = 8388608,  // results that go past the caches from this size on
   kSerial = 32768  // elements that are too few for more than one thread
@@ -79,19 +81,29 @@ static inline uint16_t f32_to_bf16(float x) {
   return (uint16_t)choose_bits(x != x, bits >> 16 | 0x40u, rounded);
 }
 
+#if defined(__SSE2__)
+// Store 16 bytes past the caches; neighbours that follow soon share a line on the way.
+static inline void stream_piece(void *to, const void *from) {
+  _mm_stream_si128(to, _mm_loadu_si128(from));
+}
+#endif
+
 // Copy finished elements to memory past the caches; any alignment.
 static void stream_out(void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
   char *target = to;
   const char *source = from;
-  size_t head = (size_t)(-(uintptr_t)target & 15u);
-  head = head < bytes ? head : bytes;
-  memcpy(target, source, head);
-  size_t at = head;
-  for (; at + 16 <= bytes; at += 16) {
-    _mm_stream_si128((__m128i *)(target + at), _mm_loadu_si128((const __m128i *)(source + at)));
+  size_t at = (size_t)(-(uintptr_t)target & 15u);
+  at = at < bytes ? at : bytes;
+  if (at > 0) {
+    memcpy(target, source, at);
   }
-  memcpy(target + at, source + at, bytes - at);
+  for (; at + 16 <= bytes; at += 16) {
+    stream_piece(target + at, source + at);
+  }
+  if (at < bytes) {
+    memcpy(target + at, source + at, bytes - at);
+  }
 #else
   memcpy(to, from, bytes);
 #endif
@@ -138,8 +150,8 @@ static void compute_row(const Arguments *args, int64_t row, int streams) {
 
   // Pass 1 of 2: row_sum = sum of x_mn * x_mn.
   float row_sum = 0.0f;
-  for (int64_t first = 0; first < args->n; first += kChunk) {
-    const int64_t end = args->n - first < kChunk ? args->n : first + kChunk;
+  for (int64_t first = 0; first < args->n; first += kStretch) {
+    const int64_t end = args->n - first < kStretch ? args->n : first + kStretch;
 #pragma omp simd reduction(+ : row_sum)
     for (int64_t column = first; column < end; ++column) {
       const float x_mn = bf16_to_f32(x_row[column]);
@@ -150,6 +162,7 @@ static void compute_row(const Arguments *args, int64_t row, int streams) {
   const float row_rsqrt = rsqrt_f32(row_mean + args->eps);
 
   // Pass 2 of 2: store y.
+
   for (int64_t first = 0; first < args->n; first += kChunk) {
     const int64_t end = args->n - first < kChunk ? args->n : first + kChunk;
     prefetch(x_row + first, args->x_stride_m, sizeof(uint16_t), end - first);

@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 1024 columns
-// Inputs    bed26c8aafaf  (command, templates and emitter)
-// Body      c42fe3d60990  (everything below this comment)
+// Inputs    a69a74565ea2  (command, templates and emitter)
+// Body      ada20050aaad  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_x86_64_v4.h"
@@ -25,13 +25,15 @@
 #endif
 
 // Threads share the rows; a row takes 3 passes, the later of which find it in the cache.
-// Intermediate values of rows up to 8192 columns stay on the stack. Results go to memory in chunks
+// Intermediate values of rows up to 65536 columns stay on the stack. Results go to memory in chunks
 // of 1024 columns, past the caches when there are more of them than caches hold. Reductions along a
 // row are vector loops whose order depends on nothing but the row: results are the same bits for
 // any number of threads.
 enum {
   kChunk = 1024,  // columns that are computed before they are stored
-  kRowBuffer = 8192,  // columns of a row of which intermediate values are kept
+  kLanes = 256,  // columns in turn of which the largest, or smallest, is found by itself
+  kAhead = 1024,  // columns of the next row that are asked for at a time
+  kRowBuffer = 65536,  // columns of a row of which intermediate values are kept
   kResultBytes = 4,  // of a column in all outputs
   kStreamBytes = 8388608,  // results that go past the caches from this size on
   kSerial = 32768  // elements that are too few for more than one thread
@@ -74,46 +76,78 @@ static inline float choose(int condition, float a, float b) {
 
 // The larger of a and b; NaN if either is NaN.
 static inline float maximum(float a, float b) {
-  return choose(a != a, a, choose(a > b, a, b));
-}
-
-// 2 to the power n for -126 <= n <= 127.
-static inline float power_of_two(int32_t n) {
-  return float_of((uint32_t)(n + 127) << 23);
+  return choose((b > a) | (b != b), b, a);
 }
 
 // e to the power x, within 1 ulp.
 static inline float exp_f32(float x) {
-  const float above = choose(x > -104.0f, x, -104.0f);
-  const float y = choose(above < 89.0f, above, 89.0f);
+  const float y = choose(x > -104.0f, x, -104.0f);
   // x = n log(2) + r with |r| <= log(2) / 2; log(2) in two parts, the first exact in every product.
-  const float whole = (y * 1.44269502f + 0x1.8p23f) - 0x1.8p23f;
-  const int32_t n = (int32_t)whole;
+  const float shifted = y * 1.44269502f + 0x1.8p23f;  // n is in its last bits
+  const float whole = shifted - 0x1.8p23f;
   const float r = (y - whole * 0.693359375f) + whole * 2.12194442e-4f;
   float q = (1.38131424e-3f * r + 8.36941879e-3f) * r + 4.16684560e-2f;
   q = (q * r + 0.166665152f) * r + 0.49999994f;
   const float p = 1.0f + (r + r * r * q);
-  // 2 to the power n in two factors, so that a result near 0 is rounded once.
-  const float result = p * power_of_two(n >> 1) * power_of_two(n - (n >> 1));
-  return choose(x != x, x, result);
+  // n is added to the exponent; a result near 0 is made 2^64 times as large, and rounded once.
+  const int tiny = y < -87.0f;
+  const uint32_t power = (bits_of(shifted) << 23) + choose_bits(tiny, 64u << 23, 0u);
+  const float result = float_of(bits_of(p) + power) * choose(tiny, 0x1p-64f, 1.0f);
+  return choose(x <= 88.7228317f, result, x * INFINITY);
 }
 
-#pragma omp declare reduction(maximum:float : omp_out = maximum(omp_out, omp_in)) \
-    initializer(omp_priv = -INFINITY)
+// The lanes of a maximum, taken together in halves.
+static float fold_maximum(float *lanes) {
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+#pragma omp simd
+    for (int lane = 0; lane < half; ++lane) {
+      lanes[lane] = maximum(lanes[lane], lanes[lane + half]);
+    }
+  }
+  return lanes[0];
+}
+
+typedef long long Line __attribute__((vector_size(64)));
+typedef long long LineAt __attribute__((vector_size(64), aligned(1), may_alias));
+
+// Store a line of 64 bytes past the caches.
+static inline void stream_line(void *to, const void *from) {
+#if defined(__clang__)
+  __builtin_nontemporal_store(*(const LineAt *)from, (Line *)to);
+#else
+  __builtin_ia32_movntdq512((Line *)to, *(const LineAt *)from);
+#endif
+}
+
+#if defined(__SSE2__)
+// Store 16 bytes past the caches; neighbours that follow soon share a line on the way.
+static inline void stream_piece(void *to, const void *from) {
+  _mm_stream_si128(to, _mm_loadu_si128(from));
+}
+#endif
 
 // Copy finished elements to memory past the caches; any alignment.
 static void stream_out(void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
   char *target = to;
   const char *source = from;
-  size_t head = (size_t)(-(uintptr_t)target & 15u);
-  head = head < bytes ? head : bytes;
-  memcpy(target, source, head);
-  size_t at = head;
-  for (; at + 16 <= bytes; at += 16) {
-    _mm_stream_si128((__m128i *)(target + at), _mm_loadu_si128((const __m128i *)(source + at)));
+  size_t at = (size_t)(-(uintptr_t)target & 15u);
+  at = at < bytes ? at : bytes;
+  if (at > 0) {
+    memcpy(target, source, at);
   }
-  memcpy(target + at, source + at, bytes - at);
+  for (; at + 16 <= bytes && (uintptr_t)(target + at) % 64 != 0; at += 16) {
+    stream_piece(target + at, source + at);
+  }
+  for (; at + 64 <= bytes; at += 64) {
+    stream_line(target + at, source + at);
+  }
+  for (; at + 16 <= bytes; at += 16) {
+    stream_piece(target + at, source + at);
+  }
+  if (at < bytes) {
+    memcpy(target + at, source + at, bytes - at);
+  }
 #else
   memcpy(to, from, bytes);
 #endif
@@ -155,20 +189,24 @@ static void compute_row(const Arguments *args, int64_t row, int streams) {
   float e_kept[kRowBuffer];
 
   // Pass 1 of 3: row_max = max of x_mn.
-  float row_max = -INFINITY;
-  for (int64_t first = 0; first < args->n; first += kChunk) {
-    const int64_t end = args->n - first < kChunk ? args->n : first + kChunk;
-#pragma omp simd reduction(maximum : row_max)
+  float row_max_lanes[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    row_max_lanes[lane] = -INFINITY;
+  }
+  for (int64_t first = 0; first < args->n; first += kLanes) {
+    const int64_t end = args->n - first < kLanes ? args->n : first + kLanes;
+#pragma omp simd
     for (int64_t column = first; column < end; ++column) {
       const float x_mn = x_row[column];
-      row_max = maximum(row_max, x_mn);
+      row_max_lanes[column - first] = maximum(row_max_lanes[column - first], x_mn);
     }
   }
+  const float row_max = fold_maximum(row_max_lanes);
 
   // Pass 2 of 3: row_sum = sum of e.
   float row_sum = 0.0f;
-  for (int64_t first = 0; first < args->n; first += kChunk) {
-    const int64_t end = args->n - first < kChunk ? args->n : first + kChunk;
+  for (int64_t first = 0; first < args->n; first += kAhead) {
+    const int64_t end = args->n - first < kAhead ? args->n : first + kAhead;
     prefetch(x_row + first, args->x_stride_m, sizeof(float), end - first);
 #pragma omp simd reduction(+ : row_sum)
     for (int64_t column = first; column < end; ++column) {
@@ -181,6 +219,7 @@ static void compute_row(const Arguments *args, int64_t row, int streams) {
   const float row_quotient = 1.0f / row_sum;
 
   // Pass 3 of 3: store y.
+
   for (int64_t first = 0; first < args->n; first += kChunk) {
     const int64_t end = args->n - first < kChunk ? args->n : first + kChunk;
     float y_chunk[kChunk];
@@ -203,20 +242,24 @@ static void compute_long_row(const Arguments *args, int64_t row, int streams) {
   float *y_row = args->y + row * args->y_stride_m;
 
   // Pass 1 of 3: row_max = max of x_mn.
-  float row_max = -INFINITY;
-  for (int64_t first = 0; first < args->n; first += kChunk) {
-    const int64_t end = args->n - first < kChunk ? args->n : first + kChunk;
-#pragma omp simd reduction(maximum : row_max)
+  float row_max_lanes[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    row_max_lanes[lane] = -INFINITY;
+  }
+  for (int64_t first = 0; first < args->n; first += kLanes) {
+    const int64_t end = args->n - first < kLanes ? args->n : first + kLanes;
+#pragma omp simd
     for (int64_t column = first; column < end; ++column) {
       const float x_mn = x_row[column];
-      row_max = maximum(row_max, x_mn);
+      row_max_lanes[column - first] = maximum(row_max_lanes[column - first], x_mn);
     }
   }
+  const float row_max = fold_maximum(row_max_lanes);
 
   // Pass 2 of 3: row_sum = sum of e.
   float row_sum = 0.0f;
-  for (int64_t first = 0; first < args->n; first += kChunk) {
-    const int64_t end = args->n - first < kChunk ? args->n : first + kChunk;
+  for (int64_t first = 0; first < args->n; first += kAhead) {
+    const int64_t end = args->n - first < kAhead ? args->n : first + kAhead;
     prefetch(x_row + first, args->x_stride_m, sizeof(float), end - first);
 #pragma omp simd reduction(+ : row_sum)
     for (int64_t column = first; column < end; ++column) {
@@ -228,6 +271,7 @@ static void compute_long_row(const Arguments *args, int64_t row, int streams) {
   const float row_quotient = 1.0f / row_sum;
 
   // Pass 3 of 3: store y.
+
   for (int64_t first = 0; first < args->n; first += kChunk) {
     const int64_t end = args->n - first < kChunk ? args->n : first + kChunk;
     float y_chunk[kChunk];

@@ -8,7 +8,7 @@ from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
 from tilegen.emit.elementwise import gapless
 from tilegen.emit.row_text import aligned_conditions, array_parameter
-from tilegen.emit.rowwise_c import declared, loop_pragma
+from tilegen.emit.reductions_c import declared, loop_pragma
 from tilegen.emit.rowwise_cuda import operation
 from tilegen.emit.sweeps import Sweeps, Writer, combined, index_lines, moved, partials_name, wrapped
 from tilegen.formula.nodes import Name
@@ -29,7 +29,9 @@ def context(plan: FullPartsPlan | FullLoopsPlan) -> dict[str, Any]:
     sweep = program.passes[0]
 
     def base(tensor: Tensor) -> str:
-        return f"{tensor.name}_row" if {*outer} & {*tensor.dims} else source + tensor.name
+        # In C a local of its own, which the compiler knows not to change during a loop.
+        own = not cuda or {*outer} & {*tensor.dims}
+        return f"{tensor.name}_row" if own else tensor.name
 
     held = [x.operand.name for x in sweep.loads if order[-1] in x.operand.indices] if cuda else []
     made = Sweeps(

@@ -13,6 +13,7 @@ from tilegen.emit.sweeps import PackText, Sweeps, Writer, index_lines, moved, wr
 from tilegen.plans.permute import TileLoopsPlan, TileSharedPlan
 from tilegen.problems.base import Tensor
 from tilegen.schedules.permute import crossed_operands
+from tilegen.values import DType
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,63 @@ class Side:
     name: str
     read: str
     write: str
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The C function that turns lines of one element type, in squares of vectors of 16 bytes.
+
+    Attributes:
+        name, type, bytes: the function's name, and the element's type and size.
+        side, half, rounds: lanes of a vector, which is the side of a square; half of them; its logarithm.
+        vector, low, high: names of the vector type and of the two functions that alternate lanes.
+        low_lanes, high_lanes, lane_type: which lanes these take, and the type of a lane's number.
+    """
+
+    name: str
+    type: str
+    bytes: int
+    side: int
+    half: int
+    rounds: int
+    vector: str
+    low: str
+    high: str
+    low_lanes: str
+    high_lanes: str
+    lane_type: str
+
+    @classmethod
+    def of(cls, kind: DType) -> Turn:
+        """The function for elements of a type."""
+        side, half = 16 // kind.bytes, 8 // kind.bytes
+        low, high = (
+            ", ".join(f"{i}, {i + side}" for i in range(start, start + half)) for start in (0, half)
+        )
+        tail = kind.name
+        return cls(
+            name=f"turn_{tail}",
+            type=kind.c,
+            bytes=kind.bytes,
+            side=side,
+            half=half,
+            rounds=side.bit_length() - 1,
+            vector=f"Lanes{tail.capitalize()}",
+            low=f"low_{tail}",
+            high=f"high_{tail}",
+            low_lanes=low,
+            high_lanes=high,
+            lane_type=f"int{8 * kind.bytes}_t",
+        )
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """An input that the C template turns: its name, element type, and the call that fills its tile."""
+
+    name: str
+    type: str
+    lines: tuple[str, ...]
 
 
 # Bytes of a pack, and CUDA's type that moves as many in one access.
@@ -93,13 +151,13 @@ def context(plan: TileSharedPlan | TileLoopsPlan) -> dict[str, Any]:
         "crossed": [
             PackText(x, writer.storage(writer.tensor(x).dtype), f"{x}_line") for x in crossed
         ],
-        "crossed_lines": [
-            line for x in crossed for line in _crossed(plan, writer, writer.tensor(x), source)
-        ],
         "line_lines": line_lines,
         "sweep": sweep,
     }
     if cuda:
+        names["crossed_lines"] = [
+            line for x in crossed for line in _crossed(plan, writer, writer.tensor(x), source)
+        ]
         names["array_parameters"] = [array_parameter(writer, t) for t in problem.tensors()]
         names["array_arguments"] = ", ".join(f"args.{t.name}" for t in problem.tensors())
         names["read_aligned"] = _aligned(plan, plan.read, crossed)
@@ -112,6 +170,10 @@ def context(plan: TileSharedPlan | TileLoopsPlan) -> dict[str, Any]:
         ]
     else:
         stores = [writer.tensor(s.name) for s in program.passes[0].stores]
+        arrays = [writer.tensor(x) for x in crossed]
+        names["crossed"] = [_turned(plan, writer, t, source) for t in arrays]
+        names["result"] = _result(writer, stores[0])
+        names["turned"] = [Turn.of(k) for k in dict.fromkeys(t.dtype for t in arrays)]
         names["sweep"] = {
             "lines": sweep.lines,
             "stores": [
@@ -134,6 +196,32 @@ def _crossed(plan, writer: Writer, tensor: Tensor, source: str) -> tuple[str, ..
     address = moved(source + tensor.name, writer.offset(tensor, at))
     kind = writer.storage(tensor.dtype)
     return wrapped([f"const {kind} *{tensor.name}_line = {address};"])
+
+
+@dataclass(frozen=True)
+class Result:
+    """The output that tiles are cut for: name, element type, and whether all its lines start alike."""
+
+    name: str
+    type: str
+    alike: str
+
+
+def _result(writer: Writer, tensor: Tensor) -> Result:
+    kind = writer.storage(tensor.dtype)
+    sums = " | ".join(f"args.{s}" for s in tensor.strides)
+    alike = f"({sums}) * size % kLineBytes == 0" if sums else "1"
+    return Result(tensor.name, kind, alike)
+
+
+def _turned(plan: TileLoopsPlan, writer: Writer, tensor: Tensor, source: str) -> Crossed:
+    """How an input's tile is filled, from its first line along the index that it lies along."""
+    at = {i: f"{i}_index" for i in tensor.dims}
+    at |= {plan.read: "first_read", plan.written: "first_written"}
+    address = moved(source + tensor.name, writer.offset(tensor, at))
+    stride = f"{source}{tensor.strides[tensor.dims.index(plan.written)]}"
+    call = f"turn_{tensor.dtype.name}({address}, {stride}, {tensor.name}_tile, reads, writes);"
+    return Crossed(tensor.name, writer.storage(tensor.dtype), wrapped([call]))
 
 
 def _line_lines(plan, writer, base, outer, crossed, source) -> list[str]:
@@ -181,7 +269,8 @@ def _prose(plan: TileSharedPlan | TileLoopsPlan, cuda: bool) -> str:
             f"Shared memory: {plan.schedule.shared_bytes(plan.problem)} bytes."
         )
     return (
-        f"Inputs that lie along {plan.read} become outputs that lie along {plan.written}. Threads share tiles of "
-        f"{plan.tile_read} x {plan.tile_written} elements: a tile is read line by line, turned in the first-level "
-        "cache, and written line by line the other way, past the caches when the results are large."
+        f"Inputs that lie along {plan.read} become outputs that lie along {plan.written}. Threads share tiles of up "
+        f"to {plan.tile_read} x {plan.tile_written} elements: a tile is read line by line, turned in the first-level "
+        "cache in squares of vectors, and written line by line the other way, past the caches when the results "
+        "are large."
     )

@@ -8,13 +8,12 @@ from typing import Any
 
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
+from tilegen.emit.reductions_c import fold_line, fold_text, has_lanes, loop_pragma
 from tilegen.emit.row_text import row_base, row_statements
-from tilegen.emit.sweeps import PackText, ReductionText, Sweeps, Writer, combined, moved
-from tilegen.emit.sweeps import row_indices, start_value, wrapped
-from tilegen.formula.nodes import Name
+from tilegen.emit.sweeps import PackText, ReductionText, Sweeps, Writer, moved
+from tilegen.emit.sweeps import row_indices, wrapped
 from tilegen.plans.rowwise_c import RowLoopsPlan
 from tilegen.problems.base import Tensor
-from tilegen.problems.lowering import Value
 from tilegen.problems.passes import Pass, Program
 
 ARGS = "args->"
@@ -28,14 +27,18 @@ class LoopText:
         title, reductions, lines, stores, after, row_stores: as in `SweepText`.
         segment_lines: statements at the start of each stretch of the last of several reduced indices.
         prefetches: requests for the row that comes next.
+        step: the columns that it takes at a time.
         pragma: what stands before the loop over elements.
+        fold_lines: statements that take lanes together, where reductions are made in lanes.
     """
 
     title: str
     reductions: tuple[ReductionText, ...]
     segment_lines: tuple[str, ...]
     prefetches: tuple[str, ...]
+    step: str
     pragma: str
+    fold_lines: tuple[str, ...]
     lines: tuple[str, ...]
     stores: tuple[PackText, ...]
     after: tuple[str, ...]
@@ -59,7 +62,8 @@ class FunctionText:
         swept = [
             x for s in self.sweeps for x in (*s.segment_lines, *s.lines, *s.after, *s.row_stores)
         ]
-        return [*self.row_lines, *self.kept_lines, *self.stores_before, *swept]
+        starts = [r.start for s in self.sweeps for r in s.reductions]
+        return [*self.row_lines, *self.kept_lines, *self.stores_before, *swept, *starts]
 
 
 def context(plan: RowLoopsPlan) -> dict[str, Any]:
@@ -71,8 +75,10 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
     if keeps:
         functions.append(_function(writer, plan.long_program, False, "compute_long_row"))
     written = [t for t in problem.tensors() if t.is_written and problem.along[-1] in t.dims]
-    kinds = dict.fromkeys((r.op, r.dtype) for r in plan.short_program.reductions)
-    declarations = [declared(writer, op, kind) for op, kind in kinds if op in ("max", "min")]
+    laned = [r for p in plan.short_program.passes if has_lanes(p) for r in p.reductions]
+    folds = [
+        fold_text(writer, op, kind) for op, kind in dict.fromkeys((r.op, r.dtype) for r in laned)
+    ]
     streams = "streams" if written else ""
     names = {
         "computes": problem.title(),
@@ -89,9 +95,12 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
             ),
         ],
         "row_functions": functions,
-        "declared_reductions": declarations,
+        "folds": folds,
         "any_streams": streams,
         "any_prefetches": "prefetches" if any(s.prefetches for s in functions[0].sweeps) else "",
+        "any_stretches": (
+            "stretches" if any(s.step == "kStretch" for s in functions[0].sweeps) else ""
+        ),
         "keeps": "keeps" if keeps else "",
         "last_extent": f"{ARGS}{problem.along[-1]}",
         "segments": _segments(writer),
@@ -103,7 +112,7 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
     lines = [
         *helpers,
         *names["members"],
-        *declarations,
+        *(f.line for f in folds),
         *(x for f in functions for x in f.all_lines()),
     ]
     includes = {*includes_for(lines, "c_openmp"), "<errno.h>", "<stddef.h>", "<stdint.h>"}
@@ -145,14 +154,18 @@ def _function(writer: Writer, program: Program, keep: bool, name: str) -> Functi
     types = {v.name: writer.dialect.type(v.dtype) for p in program.passes for v in p.values}
     sweeps = []
     for number, sweep in enumerate(program.passes):
+        lanes = has_lanes(sweep)
+        made.total = "{name}_lanes[column - first]" if lanes else "{name}"
         text = made.text(number)
         sweeps.append(
             LoopText(
                 title=text.title,
                 reductions=text.reductions,
                 segment_lines=_segment_lines(writer, sweep, made) if segmented else (),
-                prefetches=_prefetches(writer, program, number),
-                pragma=loop_pragma(writer, sweep),
+                prefetches=(ahead := _prefetches(writer, program, number)),
+                step=_step(sweep, bool(ahead)),
+                pragma="#pragma omp simd" if lanes else loop_pragma(writer, sweep),
+                fold_lines=tuple(fold_line(writer, r) for r in sweep.reductions if lanes),
                 lines=text.lines,
                 stores=loop_stores(writer, sweep, base),
                 after=text.after,
@@ -168,6 +181,15 @@ def _function(writer: Writer, program: Program, keep: bool, name: str) -> Functi
         stores_before=tuple(made.row_store(s) for s in program.stores_before),
         sweeps=tuple(sweeps),
     )
+
+
+def _step(sweep: Pass, ahead: bool) -> str:
+    """The columns that a pass takes at a time."""
+    if has_lanes(sweep):
+        return "kLanes"
+    if sweep.stores:
+        return "kChunk"
+    return "kAhead" if ahead else "kStretch"
 
 
 def loop_stores(writer: Writer, sweep: Pass, base: Callable[[Tensor], str]) -> tuple[PackText, ...]:
@@ -229,30 +251,6 @@ def _prefetches(writer: Writer, program: Program, number: int) -> tuple[str, ...
             f"prefetch({tensor.name}_row + first, {ARGS}{stride}, sizeof({kind}), end - first);"
         )
     return tuple(lines)
-
-
-def loop_pragma(writer: Writer, sweep: Pass) -> str:
-    """The pragma of a loop over elements, with a clause for each reduction."""
-    clauses: dict[str, list[str]] = {}
-    for r in sweep.reductions:
-        sign = {"sum": "+", "prod": "*"}.get(r.op) or _function_name(writer, r)
-        clauses.setdefault(sign, []).append(r.name)
-    words = [f"reduction({sign} : {', '.join(names)})" for sign, names in clauses.items()]
-    return " ".join(["#pragma omp simd", *words])
-
-
-def _function_name(writer: Writer, r: Value) -> str:
-    return writer.dialect.function(r.op, r.dtype)
-
-
-def declared(writer: Writer, op: str, kind) -> str:
-    name = writer.dialect.function(op, kind)
-    start = writer.expression(start_value(op, kind))
-    text = writer.expression(combined(op, kind, "omp_out", Name("omp_in", dtype=kind)))
-    return (
-        f"#pragma omp declare reduction({name}:{writer.dialect.type(kind)} : omp_out = {text}) \\\n"
-        f"    initializer(omp_priv = {start})"
-    )
 
 
 def _prose(plan: RowLoopsPlan, keeps: bool) -> str:

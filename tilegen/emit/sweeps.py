@@ -203,6 +203,8 @@ class Sweeps:
     ) -> None:
         self.writer = writer
         self.program = program
+        # The text of what a reduction accumulates in, which may change from pass to pass.
+        self.total = "{name}"
         self.held = held
         self.kept = kept
         self.base = base
@@ -315,9 +317,10 @@ class Sweeps:
         return self.writer.local(value.dtype, value.name, text)
 
     def accumulation(self, r: Value) -> str:
+        total = self.total.format(name=r.name)
         if r.op in ("sum", "prod"):
-            return f"{r.name} {'+' if r.op == 'sum' else '*'}= {self.writer.expression(r.node)};"
-        return f"{r.name} = {self.writer.expression(combined(r.op, r.dtype, r.name, r.node))};"
+            return f"{total} {'+' if r.op == 'sum' else '*'}= {self.writer.expression(r.node)};"
+        return f"{total} = {self.writer.expression(combined(r.op, r.dtype, total, r.node))};"
 
     def reduction(self, r: Value) -> ReductionText:
         return ReductionText(

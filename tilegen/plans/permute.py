@@ -9,7 +9,7 @@ from tilegen.plans.base import Fact
 from tilegen.plans.memory_bound import FormulaPlan, loop_features
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.passes import Program
-from tilegen.schedules.permute import TileLoops, TileShared, crossed_bytes, crossed_operands
+from tilegen.schedules.permute import PITCH, TileLoops, TileShared, crossed_bytes, crossed_operands
 from tilegen.schedules.memory_bound import vector
 from tilegen.targets import CpuTarget, CudaTarget
 
@@ -98,6 +98,7 @@ class TileLoopsPlan(FormulaPlan):
 
     tile_read: int
     tile_written: int
+    pitch: int
     serial: int
     stream_bytes: int
     result_bytes: int
@@ -120,6 +121,7 @@ class TileLoopsPlan(FormulaPlan):
             target=target,
             tile_read=schedule.tile[0],
             tile_written=schedule.tile[1],
+            pitch=PITCH,
             serial=schedule.serial,
             stream_bytes=schedule.stream_bytes,
             result_bytes=sum(t.dtype.bytes for t in problem.tensors() if t.is_written),

@@ -12,12 +12,24 @@ from tilegen.problems.passes import Program
 from tilegen.schedules.rowwise_c import STACK_BYTES, RowLoops
 from tilegen.targets import CpuTarget
 
+# Columns whose sum is taken by itself: more would cost accuracy, fewer time to add up vectors.
+STRETCH = 4096
+
+# Columns in turn that have a largest element of their own.
+LANES = 256
+
+# Columns of the next row that are asked for at a time: few enough for the requests not to wait.
+AHEAD = 1024
+
 
 @dataclass(frozen=True)
 class RowLoopsPlan(FormulaPlan):
     """Numbers of `templates/c_openmp/rowwise.c.j2`."""
 
     chunk: int
+    lanes: int
+    stretch: int
+    ahead: int
     row_buffer: int
     serial: int
     stream_bytes: int
@@ -38,6 +50,9 @@ class RowLoopsPlan(FormulaPlan):
             schedule=schedule,
             target=target,
             chunk=schedule.chunk,
+            lanes=min(LANES, schedule.chunk),
+            stretch=STRETCH,
+            ahead=AHEAD,
             row_buffer=schedule.row_buffer,
             serial=schedule.serial,
             stream_bytes=schedule.stream_bytes,

@@ -151,8 +151,8 @@ class ColumnLoops(FormulaSchedule):
     """Threads share chunks of columns; a step is a vector loop over the chunk."""
 
     chunk: int = option(
-        512,
-        "Columns of a chunk; their sums stay in the first-level cache.",
+        4096,
+        "Columns of a chunk, at most; their sums stay in the first-level cache.",
         kind=int,
         unit="elements",
     )
@@ -166,11 +166,15 @@ class ColumnLoops(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CpuTarget) -> ColumnLoops:
-        """Chunks of 512 columns."""
-        return cls()
+        """Chunks of 4096 columns, or of fewer where a column has several sums."""
+        sums = sum(r.dtype.bytes for r in problem.program("nothing").reductions)
+        chunk = 4096
+        while chunk * sums > 16384 and chunk > 64:
+            chunk //= 2
+        return cls(chunk=chunk)
 
     def violations(self, problem: FormulaProblem, target: CpuTarget) -> list[Violation]:
-        broken = positive("chunk", self.chunk, 16, 4096, power=True)
+        broken = positive("chunk", self.chunk, 64, 4096, power=True)
         return broken + positive("serial", self.serial, 0, 1 << 30)
 
     def tokens(self) -> list[str]:
@@ -182,5 +186,5 @@ class ColumnLoops(FormulaSchedule):
 
     @classmethod
     def candidates(cls, problem: FormulaProblem, target: CpuTarget) -> Iterator[ColumnLoops]:
-        for chunk in (64, 128, 256, 512, 1024):
+        for chunk in (256, 512, 1024, 2048, 4096):
             yield cls(chunk)

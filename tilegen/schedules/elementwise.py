@@ -92,8 +92,8 @@ class ElementLoops(FormulaSchedule):
     """Threads share chunks of rows; a chunk is one vector loop."""
 
     chunk: int = option(
-        4096,
-        "Columns that are computed before they are stored; they stay in the first-level cache.",
+        2048,
+        "Columns that are computed before they are stored: few enough for stores to go on meanwhile.",
         kind=int,
         unit="elements",
     )
@@ -113,10 +113,10 @@ class ElementLoops(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CpuTarget) -> ElementLoops:
-        """Chunks of which all outputs together take at most 16 KiB."""
+        """Chunks of which all outputs together take at most 8 KiB."""
         written = sum(t.dtype.bytes for t in problem.tensors() if t.is_written)
-        chunk = 4096
-        while chunk * written > 16384 and chunk > 64:
+        chunk = 2048
+        while chunk * written > 8192 and chunk > 64:
             chunk //= 2
         return cls(chunk=chunk)
 
@@ -146,6 +146,6 @@ class ElementLoops(FormulaSchedule):
     @classmethod
     def candidates(cls, problem: FormulaProblem, target: CpuTarget) -> Iterator[ElementLoops]:
         for chunk, stream in itertools.product(
-            (512, 1024, 2048, 4096, 8192), (1 << 21, 1 << 23, 1 << 25)
+            (256, 512, 1024, 2048, 4096), (1 << 21, 1 << 23, 1 << 25)
         ):
             yield cls(chunk, 32768, stream)

@@ -15,6 +15,12 @@ from tilegen.schedules.memory_bound import FormulaSchedule, positive, vector
 from tilegen.targets import CpuTarget, CudaTarget
 from tilegen.values import Tile
 
+# What a thread's stack surely has room for.
+STACK_BYTES = 131072
+
+# Elements between lines of a tile beyond its extent.
+PITCH = 16
+
 
 def crossed_operands(problem: FormulaProblem) -> list[str]:
     """Inputs along whose last index the outputs do not run."""
@@ -104,8 +110,8 @@ class TileLoops(FormulaSchedule):
     """Threads share tiles; a tile is turned in the first-level cache and stored line by line."""
 
     tile: Tile = option(
-        Tile((32, 64)),
-        "Tile along the index read and along the index written; its inputs stay in the first-level cache.",
+        Tile((32, 256)),
+        "Tile along the index read and along the index written; its inputs stay in the nearest caches.",
         kind=Tile,
         unit="read x written elements",
     )
@@ -125,23 +131,30 @@ class TileLoops(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CpuTarget) -> TileLoops:
-        """Tiles of 32 x 64 elements."""
-        return cls()
+        """Tiles of 32 x 256 elements, or of fewer where several inputs are turned at once."""
+        written = 256
+        while written > 32 and cls(Tile((32, written))).stack_bytes(problem) > STACK_BYTES // 2:
+            written //= 2
+        return cls(Tile((32, written)))
+
+    def stack_bytes(self, problem: FormulaProblem) -> int:
+        """What a thread needs on its stack: a tile of every crossed input, a line of every output."""
+        outputs = sum(t.dtype.bytes for t in problem.tensors() if t.is_written)
+        lines = self.tile[0] * (self.tile[1] + PITCH) * sum(crossed_bytes(problem))
+        return lines + self.tile[1] * outputs
 
     def violations(self, problem: FormulaProblem, target: CpuTarget) -> list[Violation]:
-        if len(self.tile) != 2 or max(self.tile) > 256:
-            return [Violation("tile", f"tile {self.tile} must be two extents of at most 256")]
+        if len(self.tile) != 2 or max(self.tile) > 1024:
+            return [Violation("tile", f"tile {self.tile} must be two extents of at most 1024")]
         broken = positive("serial", self.serial, 0, 1 << 30)
         broken += positive("stream_bytes", self.stream_bytes, 0, (1 << 31) - 1)
-        crossed = crossed_operands(problem)
-        held = sum(t.dtype.bytes for t in problem.tensors() if t.name in crossed)
-        needed = self.tile[0] * self.tile[1] * held
-        if needed > 131072:
+        needed = self.stack_bytes(problem)
+        if needed > STACK_BYTES:
             broken.append(
                 Violation(
                     "tile",
-                    f"tile {self.tile} needs {needed} bytes of a thread's stack, of which 131072 may be "
-                    "taken",
+                    f"tile {self.tile} needs {needed} bytes of a thread's stack, of which {STACK_BYTES} may "
+                    "be taken",
                 )
             )
         return broken
@@ -158,7 +171,16 @@ class TileLoops(FormulaSchedule):
     def candidates(cls, problem: FormulaProblem, target: CpuTarget) -> Iterator[TileLoops]:
         tiles = [
             Tile(t)
-            for t in ((16, 32), (16, 64), (32, 32), (32, 64), (64, 64), (32, 128), (16, 128))
+            for t in (
+                (16, 128),
+                (16, 256),
+                (32, 64),
+                (32, 128),
+                (32, 256),
+                (64, 128),
+                (16, 512),
+                (32, 512),
+            )
         ]
         for tile, stream in itertools.product(tiles, (1 << 19, 1 << 20, 1 << 23)):
             yield cls(tile, 32768, stream)

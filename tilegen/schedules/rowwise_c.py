@@ -15,7 +15,7 @@ from tilegen.schedules.memory_bound import FormulaSchedule, positive
 from tilegen.targets import CpuTarget
 
 # What a thread's stack surely has room for.
-STACK_BYTES = 131072
+STACK_BYTES = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class RowLoops(FormulaSchedule):
 
     chunk: int = option(
         1024,
-        "Columns that are computed before they are stored; they stay in the first-level cache.",
+        "Columns that are computed before they are stored: few enough for stores to go on meanwhile.",
         kind=int,
         unit="elements",
     )
     row_buffer: int = option(
-        8192,
+        65536,
         "Longest row whose intermediate values are kept; those of longer rows are computed again.",
         kind=int,
         unit="elements",
@@ -50,9 +50,9 @@ class RowLoops(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CpuTarget) -> RowLoops:
-        """Chunks of 1024 columns, and rows of up to 8192 kept, or what fits on a stack of that."""
+        """Chunks of 1024 columns, and rows of up to 65536 floats kept, or what fits on a stack of that."""
         kept = max(1, sum(len(p.kept) for p in problem.program().passes))
-        return cls(row_buffer=8192 if kept == 1 else 8192 // kept)
+        return cls(row_buffer=65536 * 4 // (kept * problem.typed.compute.bytes))
 
     def stack_bytes(self, problem: FormulaProblem) -> int:
         """What a thread needs on its stack: kept values, and a chunk of every output."""
@@ -79,7 +79,7 @@ class RowLoops(FormulaSchedule):
 
     def tokens(self) -> list[str]:
         made = [f"c{self.chunk}"] if self.chunk != 1024 else []
-        if self.row_buffer not in (8192, 4096, 2730, 2048):
+        if self.row_buffer not in (65536, 32768, 21845, 16384, 10922, 8192):
             made.append(f"b{self.row_buffer}")
         if self.serial != 32768:
             made.append(f"s{self.serial}")
@@ -93,7 +93,7 @@ class RowLoops(FormulaSchedule):
     @classmethod
     def candidates(cls, problem: FormulaProblem, target: CpuTarget) -> Iterator[RowLoops]:
         grid = itertools.product(
-            (256, 512, 1024, 2048), (2048, 4096, 8192, 16384), (1 << 21, 1 << 23, 1 << 25)
+            (256, 512, 1024, 2048), (4096, 16384, 65536), (1 << 21, 1 << 23, 1 << 25)
         )
         for chunk, row_buffer, stream_bytes in grid:
             yield cls(chunk, row_buffer, 32768, stream_bytes)
