@@ -4,8 +4,8 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  b64 m4x3
-// Inputs    dbf210ab001b  (command, templates and emitter)
-// Body      01c5bd55555e  (everything below this comment)
+// Inputs    3b0d5ebfe9e2  (command, templates and emitter)
+// Body      5e3e5bed8674  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d64_f66359b_b64_m4x3.h"
@@ -21,20 +21,21 @@
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #endif
 
-// A thread takes a tile of kBlockM queries of one head and walks the keys that some query sees in
-// blocks of kBlockN. Queries lie side by side in the lanes of vector registers, so that everything
-// is a sum of numbers times vectors and the softmax needs no step across lanes:
+// A thread takes kTiles tiles of kBlockM queries of one head past the keys that some query sees,
+// in blocks of kBlockN: a block is brought side by side once and serves all the tiles. Queries lie
+// side by side in the lanes of vector registers, so that everything is a sum of numbers times
+// vectors and the softmax needs no step across lanes:
 //
 //   scores   s[key][query] = sum over d of k[key][d] * q[d][query]
 //   output   o[d][query]  += sum over keys of v[key][d] * p[key][query]
 //
-// with k and v read in place, row by row. The softmax is computed as the keys pass by: every query
-// keeps its maximum and its sum. Few queries, as when a text is generated, would leave lanes empty:
-// they take their keys one after the other with the elements of a head in the lanes, all queries
-// that share a head of keys and values against each block while it is in cache.
+// The softmax is computed as the keys pass by: every query keeps its maximum and its sum. Few
+// queries, as when a text is generated, would leave lanes empty: they take their keys one after
+// the other, read in place, with the elements of a head in the lanes, all queries that share a
+// head of keys and values against each block while it is in cache.
 //
 // Tiles are independent of each other, so that results do not depend on the number of threads.
-// Memory of a thread, on its stack: 42080 bytes.
+// Memory of a thread, on its stack: 60800 bytes.
 
 // Multiply-adds may fuse, also under -std=c11, which forbids it in gcc.
 #if !defined(__clang__)
@@ -49,13 +50,16 @@ enum {
   kVectors = 3,  // vector registers of queries in a tile
   kRows = 4,  // keys, or elements of a value, that a micro kernel multiplies at once
   kBlockN = 64,  // keys of a block
+  kTiles = 4,  // tiles that pass a block together
   kFew = 3,  // as many queries of a head and fewer go one by one
 
   // Derived.
   kLanes = 4,  // floats of a vector register
   kBlockM = kLanes * kVectors,  // 12 queries of a tile
-  kAtOnce = 16,  // queries of the few that pass a block of keys together
-  kWeights = (kBlockN + kLanes - 1) / kLanes * kLanes,  // 64 places for the weights of a block
+  kAtOnce = 32,  // queries of the few that pass keys together
+  kFewKeys = 16,  // keys that they pass at a time
+  kWide = 8 * kLanes,  // elements of an output of few queries that are in registers together
+  kWeights = (kFewKeys + kLanes - 1) / kLanes * kLanes,  // 16 places for their weights
 };
 static_assert(kValueDim % kRows == 0 && kBlockN % kRows == 0, "micro kernels take whole groups");
 
@@ -222,16 +226,15 @@ static void widen(float *to, const Element *from, int64_t stride, int rows, int 
   }
 }
 
-// s[key][query] = k[key][:] . q[:][query] for kRows keys, each at its own address.
-static inline void multiply_scores(float (*s)[kBlockM], const float *const *k,
-                                   float (*q)[kBlockM]) {
+// s[key][query] = k[key][:] . q[:][query] for kRows keys.
+static inline void multiply_scores(float (*s)[kBlockM], const float *k, float (*q)[kBlockM]) {
   Vector sum[kRows][kVectors] = {0};
   for (int d = 0; d < kHeadDim; ++d) {
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 3
       for (int v = 0; v < kVectors; ++v) {
-        sum[r][v] += k[r][d] * *(const Vector *)&q[d][v * kLanes];
+        sum[r][v] += k[r * kHeadDim + d] * *(const Vector *)&q[d][v * kLanes];
       }
     }
   }
@@ -246,7 +249,7 @@ static inline void multiply_scores(float (*s)[kBlockM], const float *const *k,
 
 // o[d][query] += sum over keys of v[key][d] * p[key][query] for kRows elements d. The sum of a
 // block starts from 0, which keeps its rounding small.
-static inline void multiply_output(float (*o)[kBlockM], const float *v, int64_t stride, int keys,
+static inline void multiply_output(float (*o)[kBlockM], const float *v, int keys,
                                    float (*p)[kBlockM]) {
   Vector sum[kRows][kVectors] = {0};
   for (int key = 0; key < keys; ++key) {
@@ -254,7 +257,7 @@ static inline void multiply_output(float (*o)[kBlockM], const float *v, int64_t 
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 3
       for (int c = 0; c < kVectors; ++c) {
-        sum[r][c] += v[key * stride + r] * *(const Vector *)&p[key][c * kLanes];
+        sum[r][c] += v[key * kValueDim + r] * *(const Vector *)&p[key][c * kLanes];
       }
     }
   }
@@ -270,56 +273,98 @@ static inline void multiply_output(float (*o)[kBlockM], const float *v, int64_t 
 // A tile in the memory of its thread, queries innermost.
 struct Tile {
   _Alignas(64) float q[kHeadDim][kBlockM];  // times the scale
-  _Alignas(64) float s[kBlockN][kBlockM];   // scores of a block, then their weights
   _Alignas(64) float o[kValueDim][kBlockM];
   _Alignas(64) float maximum[kBlockM];  // of the scores so far, or a little less; see softmax
   _Alignas(64) float sum[kBlockM];      // of the weights so far
-  _Alignas(64) float k[kBlockN][kHeadDim];   // keys of the block
-  _Alignas(64) float v[kBlockN][kValueDim];  // values of the block
+  int64_t first_row;
+  int rows;
 };
+
+// A block of keys and values, and what a tile makes of it.
+struct Block {
+  _Alignas(64) float k[kBlockN][kHeadDim];
+  _Alignas(64) float v[kBlockN][kValueDim];
+  _Alignas(64) float s[kBlockN][kBlockM];  // scores, then weights
+  int64_t first;
+  int keys;
+};
+
+// Bring rows that may lie far apart side by side, as floats; those that a group lacks are 0.
+static void gather(float *to, const Element *from, int64_t stride, int rows, int columns) {
+  for (int row = 0; row < rows; ++row) {
+#pragma omp simd
+    for (int column = 0; column < columns; ++column) {
+      to[row * columns + column] = bf16_to_f32(from[row * stride + column]);
+    }
+  }
+  const int whole = (rows + kRows - 1) / kRows * kRows;
+  memset(to + rows * columns, 0, (size_t)((whole - rows) * columns) * sizeof *to);
+}
+
+static void gather_keys(struct Block *block, const Element *from, int64_t stride) {
+  gather(block->k[0], from, stride, block->keys, kHeadDim);
+}
+
+static void gather_values(struct Block *block, const Element *from, int64_t stride) {
+  gather(block->v[0], from, stride, block->keys, kValueDim);
+}
 
 // Turn the scores of `keys` keys into weights 2^(score - maximum), and bring maximum, sum and
 // output up to date. The maximum is raised only when it lags by more than kSlack binary orders:
 // weights stay below 2^kSlack, quotients are the same, and most blocks leave the output alone.
-static void softmax(struct Tile *t, int keys) {
-  for (int v = 0; v < kBlockM; v += kLanes) {
-    const Vector before = *(Vector *)&t->maximum[v];
-    Vector top = before;
-    for (int key = 0; key < keys; ++key) {
-      const Vector x = *(Vector *)&t->s[key][v];
-      top = choose_lanes(x > top, x, top);
+static void softmax(struct Tile *t, struct Block *block, int keys) {
+  Vector top[kVectors], base[kVectors], sum[kVectors] = {0};
+#pragma GCC unroll 3
+  for (int v = 0; v < kVectors; ++v) {
+    top[v] = *(Vector *)&t->maximum[v * kLanes];
+  }
+  for (int key = 0; key < keys; ++key) {
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) {
+      const Vector x = *(Vector *)&block->s[key][v * kLanes];
+      top[v] = choose_lanes(x > top[v], x, top[v]);
     }
-    const Mask raise = top - before > kSlack;
-    const Vector maximum = choose_lanes(raise, top, before);
-    // A query that has seen no key keeps -inf; 0 stands in for it, since -inf - -inf is no number.
-    const Vector base = choose_lanes(maximum == -INFINITY, splat(0.0f), maximum);
-    Vector sum = {0};
-    for (int key = 0; key < keys; ++key) {
-      Vector *const x = (Vector *)&t->s[key][v];
-      *x = exp2_vector(*x - base);
-      sum += *x;
-    }
+  }
+  for (int v = 0; v < kVectors; ++v) {
+    Vector *const maximum = (Vector *)&t->maximum[v * kLanes];
+    const Vector before = *maximum;
+    const Mask raise = top[v] - before > kSlack;
     int raised = 0;
     for (int lane = 0; lane < kLanes; ++lane) {
       raised |= raise[lane];
     }
     if (raised) {
-      const Vector correction = choose_lanes(raise, exp2_vector(before - top), splat(1.0f));
-      *(Vector *)&t->maximum[v] = maximum;
-      *(Vector *)&t->sum[v] *= correction;
+      const Vector correction = choose_lanes(raise, exp2_vector(before - top[v]), splat(1.0f));
+      *maximum = choose_lanes(raise, top[v], before);
+      *(Vector *)&t->sum[v * kLanes] *= correction;
       for (int d = 0; d < kValueDim; ++d) {
-        *(Vector *)&t->o[d][v] *= correction;
+        *(Vector *)&t->o[d][v * kLanes] *= correction;
       }
     }
-    *(Vector *)&t->sum[v] += sum;
+    // A query that has seen no key keeps -inf; 0 stands in for it, since -inf - -inf is no number.
+    base[v] = choose_lanes(*maximum == -INFINITY, splat(0.0f), *maximum);
+  }
+  for (int key = 0; key < keys; ++key) {
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) {
+      Vector *const x = (Vector *)&block->s[key][v * kLanes];
+      *x = exp2_vector(*x - base[v]);
+      sum[v] += *x;
+    }
+  }
+#pragma GCC unroll 3
+  for (int v = 0; v < kVectors; ++v) {
+    *(Vector *)&t->sum[v * kLanes] += sum[v];
   }
 }
 
 // Begin a tile: its queries transposed and scaled, past the end the last one again.
-static void begin_tile(struct Tile *t, const Element *q, int64_t stride, int rows,
-                       float factor) {
+static void begin_tile(struct Tile *t, const Element *q, int64_t stride, int64_t first_row,
+                       int rows, float factor) {
+  t->first_row = first_row;
+  t->rows = rows;
   for (int i = 0; i < kBlockM; ++i) {
-    const Element *const from = q + (i < rows ? i : rows - 1) * stride;
+    const Element *const from = q + (first_row + (i < rows ? i : rows - 1)) * stride;
     for (int d = 0; d < kHeadDim; ++d) {
       t->q[d][i] = bf16_to_f32(from[d]) * factor;
     }
@@ -330,40 +375,66 @@ static void begin_tile(struct Tile *t, const Element *q, int64_t stride, int row
 }
 
 // Replace the scores of a block by the formula's, in units of log2(e).
-static void apply_score(struct Tile *t, const struct Call *call, int64_t batch, int64_t head,
-                        int64_t first_row, int64_t block, int keys) {
+static void apply_score(const struct Tile *t, struct Block *block, const struct Call *call,
+                        int64_t batch, int64_t head, int keys) {
+  const int first_row = (int)t->first_row, first = (int)block->first;
   for (int key = 0; key < keys; ++key) {
 #pragma omp simd
     for (int i = 0; i < kBlockM; ++i) {
-      const float s = score(call, (int)batch, (int)head, (int)first_row + i, (int)block + key,
-                            t->s[key][i]);
-      t->s[key][i] = s * kLog2E;
+      const float s =
+          score(call, (int)batch, (int)head, first_row + i, first + key, block->s[key][i]);
+      block->s[key][i] = s * kLog2E;
     }
   }
 }
 
 // Give -inf to the scores of keys that a query does not see.
-static void mask_scores(struct Tile *t, const struct Call *call, int64_t batch, int64_t head,
-                        int64_t first_row, int64_t block, int keys, int rows) {
+static void mask_scores(const struct Tile *t, struct Block *block, const struct Call *call,
+                        int64_t batch, int64_t head, int keys) {
   (void)batch, (void)head;
-  for (int i = 0; i < rows; ++i) {
-    const int64_t first = first_key(call, first_row + i) - block;
-    const int64_t end = end_key(call, first_row + i) - block;
+  for (int i = 0; i < t->rows; ++i) {
+    const int64_t row = t->first_row + i;
+    const int64_t first = first_key(call, row) - block->first;
+    const int64_t end = end_key(call, row) - block->first;
     for (int key = 0; key < keys; ++key) {
       int seen = key >= first && key < end;
       if (!seen) {
-        t->s[key][i] = -INFINITY;
+        block->s[key][i] = -INFINITY;
       }
     }
   }
 }
 
+// Take a tile past a block of keys.
+static void pass_tile(struct Tile *t, struct Block *block, const struct Call *call, int64_t batch,
+                      int64_t head) {
+  const int64_t first_row = t->first_row, last_row = t->first_row + t->rows - 1;
+  const int64_t end = end_key(call, last_row) - block->first;
+  if (end <= 0 || first_key(call, first_row) >= block->first + block->keys) {
+    return;
+  }
+  const int keys = end < block->keys ? (int)end : block->keys;
+  for (int key = 0; key < keys; key += kRows) {
+    multiply_scores(&block->s[key], block->k[key], t->q);
+  }
+  apply_score(t, block, call, batch, head, keys);
+  // Keys that every query of the tile sees need no mask.
+  const int64_t whole_begin = first_key(call, last_row) - block->first;
+  const int64_t whole_end = end_key(call, first_row) - block->first;
+  if (whole_begin > 0 || whole_end < keys) {
+    mask_scores(t, block, call, batch, head, keys);
+  }
+  softmax(t, block, keys);
+  for (int d = 0; d < kValueDim; d += kRows) {
+    multiply_output(&t->o[d], &block->v[0][d], keys, block->s);
+  }
+}
+
 // Divide the output by its sums and write it.
-static void end_tile(const struct Tile *t, const struct Call *call, int64_t batch, int64_t head,
-                     int64_t first_row, int rows) {
+static void end_tile(const struct Tile *t, const struct Call *call, int64_t batch, int64_t head) {
   Element *const o = call->o + batch * call->o_stride_batch + head * call->o_stride_head;
-  for (int i = 0; i < rows; ++i) {
-    Element *const to = o + (first_row + i) * call->o_stride_seq;
+  for (int i = 0; i < t->rows; ++i) {
+    Element *const to = o + (t->first_row + i) * call->o_stride_seq;
     // A query that saw no key gives zeros.
     const float inverse = t->sum[i] == 0.0f ? 0.0f : 1.0f / t->sum[i];
     for (int d = 0; d < kValueDim; ++d) {
@@ -372,49 +443,40 @@ static void end_tile(const struct Tile *t, const struct Call *call, int64_t batc
   }
 }
 
-// Compute the tile of a head that starts at a row of q.
-static void attend_tile(const struct Call *call, int64_t batch, int64_t head, int64_t first_row) {
-  struct Tile t;
-  const int64_t rows_left = call->seq_q - first_row;
-  const int rows = rows_left < kBlockM ? (int)rows_left : kBlockM;
-  const int64_t last_row = first_row + rows - 1;
+// Compute the tiles of a head from a row of q on, at most kTiles: they pass a block together, while
+// it is in the nearest caches.
+static void attend_tiles(const struct Call *call, int64_t batch, int64_t head, int64_t first_row) {
+  struct Tile tiles[kTiles];
+  struct Block block;
+  const int64_t left = call->seq_q - first_row;
+  const int64_t end_row = left < kTiles * kBlockM ? call->seq_q : first_row + kTiles * kBlockM;
   const Element *const q = call->q + batch * call->q_stride_batch + head * call->q_stride_head;
   const int64_t kv_head = head / call->heads_per_kv;
   const Element *const k = call->k + batch * call->k_stride_batch + kv_head * call->k_stride_head;
   const Element *const v = call->v + batch * call->v_stride_batch + kv_head * call->v_stride_head;
-  begin_tile(&t, q + first_row * call->q_stride_seq, call->q_stride_seq, rows,
-             call->scale);
+  int count = 0;
+  for (int64_t row = first_row; row < end_row; row += kBlockM) {
+    const int rows = end_row - row < kBlockM ? (int)(end_row - row) : kBlockM;
+    begin_tile(&tiles[count], q, call->q_stride_seq, row, rows,
+               call->scale);
+    ++count;
+  }
 
-  // Keys that every query of the tile sees.
-  const int64_t whole_begin = first_key(call, last_row);
-  const int64_t whole_end = end_key(call, first_row);
-  const int64_t end = end_key(call, last_row);
-  const int64_t begin = first_key(call, first_row);
-  for (int64_t block = begin; block < end; block += kBlockN) {
-    const int keys = end - block < kBlockN ? (int)(end - block) : kBlockN;
-    widen(t.k[0], k + block * call->k_stride_seq, call->k_stride_seq, keys, kHeadDim);
-    widen(t.v[0], v + block * call->v_stride_seq, call->v_stride_seq, keys, kValueDim);
-    const float *const block_k = t.k[0], *const block_v = t.v[0];
-    const int64_t k_stride = kHeadDim, v_stride = kValueDim;
-    for (int key = 0; key < keys; key += kRows) {
-      const float *rows_of_k[kRows];
-      for (int r = 0; r < kRows; ++r) {
-        // Past the last key of the block it stands in; what it gives is not read.
-        rows_of_k[r] = block_k + (key + r < keys ? key + r : keys - 1) * k_stride;
-      }
-      multiply_scores(&t.s[key], rows_of_k, t.q);
-    }
-    apply_score(&t, call, batch, head, first_row, block, keys);
-    // Blocks that every query of the tile sees whole need no mask.
-    if (block < whole_begin || block + keys > whole_end) {
-      mask_scores(&t, call, batch, head, first_row, block, keys, rows);
-    }
-    softmax(&t, keys);
-    for (int d = 0; d < kValueDim; d += kRows) {
-      multiply_output(&t.o[d], block_v + d, v_stride, keys, t.s);
+  const int64_t end = end_key(call, end_row - 1);
+  block.first = first_key(call, first_row);
+  for (; block.first < end; block.first += kBlockN) {
+    block.keys = end - block.first < kBlockN ? (int)(end - block.first) : kBlockN;
+    const Element *const first_k = k + block.first * call->k_stride_seq;
+    const Element *const first_v = v + block.first * call->v_stride_seq;
+    gather_keys(&block, first_k, call->k_stride_seq);
+    gather_values(&block, first_v, call->v_stride_seq);
+    for (int i = 0; i < count; ++i) {
+      pass_tile(&tiles[i], &block, call, batch, head);
     }
   }
-  end_tile(&t, call, batch, head, first_row, rows);
+  for (int i = 0; i < count; ++i) {
+    end_tile(&tiles[i], call, batch, head);
+  }
 }
 
 // A query that goes through its keys one by one.
@@ -423,31 +485,91 @@ struct Query {
   _Alignas(64) float o[kValueDim];
   float maximum;  // of the scores so far, or a little less
   float sum;      // of the weights so far
-  int64_t head, row;
+  int64_t head, kv_head, row;
 };
 
-static inline float dot(const float *a, const float *b) {
-  Vector sum = {0};
-  int d = 0;
-  for (; d + kLanes <= kHeadDim; d += kLanes) {
-    Vector x, y;
-    memcpy(&x, a + d, sizeof x);
-    memcpy(&y, b + d, sizeof y);
-    sum += x * y;
+static inline Vector load_floats(const float *from) {
+  Vector x;
+  memcpy(&x, from, sizeof x);
+  return x;
+}
+
+// Alternate the lower halves, and the upper halves, of two vectors.
+static inline Vector low(Vector a, Vector b) {
+#if defined(__clang__)
+  return __builtin_shufflevector(
+      a, b, 0, 4, 1, 5);
+#else
+  const Mask lanes = {0, 4, 1, 5};
+  return __builtin_shuffle(a, b, lanes);
+#endif
+}
+
+static inline Vector high(Vector a, Vector b) {
+#if defined(__clang__)
+  return __builtin_shufflevector(
+      a, b, 2, 6, 3, 7);
+#else
+  const Mask lanes = {2, 6, 3, 7};
+  return __builtin_shuffle(a, b, lanes);
+#endif
+}
+
+// The products of a query with kLanes keys, one in each lane. Past `last` that key stands in.
+static inline Vector dots(const float *q, const float *k, int64_t stride, int last) {
+  Vector parts[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const float *const row = k + (lane < last ? lane : last) * stride;
+    Vector sum = {0};
+    for (int d = 0; d + kLanes <= kHeadDim; d += kLanes) {
+      sum += load_floats(q + d) * load_floats(row + d);
+    }
+    parts[lane] = sum;
   }
-  // Halves are added until one number is left.
-  float parts[kLanes];
-  memcpy(parts, &sum, sizeof parts);
+  // Two vectors alternate and are added, until one is left with a sum of each.
   for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int lane = 0; lane < half; ++lane) {
-      parts[lane] += parts[lane + half];
+    for (int pair = 0; pair < half; ++pair) {
+      const Vector a = parts[pair], b = parts[pair + half];
+      parts[pair] = low(a, b) + high(a, b);
     }
   }
-  float total = parts[0];
-  for (; d < kHeadDim; ++d) {
-    total += a[d] * b[d];
+  for (int d = kHeadDim / kLanes * kLanes; d < kHeadDim; ++d) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      parts[0][lane] += q[d] * k[(lane < last ? lane : last) * stride + d];
+    }
   }
-  return total;
+  return parts[0];
+}
+
+// Add the values of `keys` keys to the output, times their weights. A key without weight is left
+// out, whatever its value is.
+static void add_values(float *o, const float *weights, int keys, const float *v, int64_t stride) {
+  int d = 0;
+  for (; d + kWide <= kValueDim; d += kWide) {
+    Vector sum[kWide / kLanes];
+#pragma GCC unroll 8
+    for (int c = 0; c < kWide / kLanes; ++c) {
+      sum[c] = load_floats(o + d + c * kLanes);
+    }
+    for (int key = 0; key < keys; ++key) {
+      if (weights[key] == 0.0f) {
+        continue;
+      }
+#pragma GCC unroll 8
+      for (int c = 0; c < kWide / kLanes; ++c) {
+        sum[c] += weights[key] * load_floats(v + key * stride + d + c * kLanes);
+      }
+    }
+#pragma GCC unroll 8
+    for (int c = 0; c < kWide / kLanes; ++c) {
+      memcpy(o + d + c * kLanes, &sum[c], sizeof sum[c]);
+    }
+  }
+  for (; d < kValueDim; ++d) {
+    for (int key = 0; key < keys; ++key) {
+      o[d] += weights[key] == 0.0f ? 0.0f : weights[key] * v[key * stride + d];
+    }
+  }
 }
 
 // Take a query past `keys` keys of a block.
@@ -458,19 +580,17 @@ static void pass_block(struct Query *query, const struct Call *call, int64_t bat
   const int64_t end = end_key(call, query->row) - block;
   _Alignas(64) float weights[kWeights];
   float top = query->maximum;
-  for (int key = keys; key < kWeights; ++key) {
-    weights[key] = -INFINITY;
+  for (int key = 0; key < keys; key += kLanes) {
+    *(Vector *)&weights[key] = dots(query->q, k + key * k_stride, k_stride, keys - 1 - key);
   }
-  for (int key = 0; key < keys; ++key) {
-    weights[key] = -INFINITY;
-    int seen = key >= first && key < end;
+  for (int key = 0; key < kWeights; ++key) {
+    int seen = key < keys && key >= first && key < end;
     if (seen) {
-      float s = dot(query->q, k + key * k_stride);
-      s = score(call, (int)batch, (int)query->head, (int)query->row, (int)block + key, s);
-      s *= kLog2E;
-      weights[key] = s;
-      top = weights[key] > top ? weights[key] : top;
+      weights[key] = kLog2E * score(call, (int)batch, (int)query->head, (int)query->row,
+                                    (int)block + key, weights[key]);
     }
+    weights[key] = seen ? weights[key] : -INFINITY;
+    top = weights[key] > top ? weights[key] : top;
   }
   if (top - query->maximum > kSlack) {
     const float correction = exp2f(query->maximum - top);
@@ -485,35 +605,29 @@ static void pass_block(struct Query *query, const struct Call *call, int64_t bat
     *(Vector *)&weights[key] = exp2_vector(*(Vector *)&weights[key] - base);
   }
   for (int key = 0; key < keys; ++key) {
-    const float weight = weights[key];
-    // A key without weight is left out, whatever its value is.
-    if (weight == 0.0f) {
-      continue;
-    }
-    query->sum += weight;
-    const float *const row = v + key * v_stride;
-#pragma omp simd
-    for (int d = 0; d < kValueDim; ++d) {
-      query->o[d] += weight * row[d];
-    }
+    query->sum += weights[key];
   }
+  add_values(query->o, weights, keys, v, v_stride);
 }
 
-// Compute all queries that read one head of keys and values.
-static void attend_few(const struct Call *call, int64_t batch, int64_t kv_head) {
-  const Element *const k = call->k + batch * call->k_stride_batch + kv_head * call->k_stride_head;
-  const Element *const v = call->v + batch * call->v_stride_batch + kv_head * call->v_stride_head;
+// Compute all queries of heads of keys and values from `first_head` to `end_head`. The heads of a
+// key lie side by side: they take the same keys in turn, so that memory is read in order.
+static void attend_few(const struct Call *call, int64_t batch, int64_t first_head,
+                       int64_t end_head) {
   const Element *const q = call->q + batch * call->q_stride_batch;
   Element *const o = call->o + batch * call->o_stride_batch;
-  const int64_t count = (int64_t)call->heads_per_kv * call->seq_q;
+  const int64_t of_head = (int64_t)call->heads_per_kv * call->seq_q;
+  const int64_t count = (end_head - first_head) * of_head;
   for (int64_t first = 0; first < count; first += kAtOnce) {
     struct Query queries[kAtOnce];
     const int here = count - first < kAtOnce ? (int)(count - first) : kAtOnce;
     int64_t begin = call->seq_k, end = 0;
     for (int i = 0; i < here; ++i) {
       struct Query *const query = &queries[i];
-      query->head = kv_head * call->heads_per_kv + (first + i) / call->seq_q;
-      query->row = (first + i) % call->seq_q;
+      const int64_t number = (first + i) % of_head;
+      query->kv_head = first_head + (first + i) / of_head;
+      query->head = query->kv_head * call->heads_per_kv + number / call->seq_q;
+      query->row = number % call->seq_q;
       query->maximum = -INFINITY;
       query->sum = 0.0f;
       memset(query->o, 0, sizeof query->o);
@@ -526,14 +640,23 @@ static void attend_few(const struct Call *call, int64_t batch, int64_t kv_head) 
       begin = own_begin < begin ? own_begin : begin;
       end = own_end > end ? own_end : end;
     }
-    for (int64_t block = begin; block < end; block += kBlockN) {
-      const int keys = end - block < kBlockN ? (int)(end - block) : kBlockN;
-      float block_k[kBlockN * kHeadDim], block_v[kBlockN * kValueDim];
-      widen(block_k, k + block * call->k_stride_seq, call->k_stride_seq, keys, kHeadDim);
-      widen(block_v, v + block * call->v_stride_seq, call->v_stride_seq, keys, kValueDim);
-      const int64_t k_stride = kHeadDim, v_stride = kValueDim;
-      for (int i = 0; i < here; ++i) {
-        pass_block(&queries[i], call, batch, block, keys, block_k, k_stride, block_v, v_stride);
+    for (int64_t block = begin - begin % kFewKeys; block < end; block += kFewKeys) {
+      const int keys = end - block < kFewKeys ? (int)(end - block) : kFewKeys;
+      for (int i = 0; i < here;) {
+        const int64_t kv_head = queries[i].kv_head;
+        const Element *const k =
+            call->k + batch * call->k_stride_batch + kv_head * call->k_stride_head;
+        const Element *const v =
+            call->v + batch * call->v_stride_batch + kv_head * call->v_stride_head;
+        const Element *const first_k = k + block * call->k_stride_seq;
+        const Element *const first_v = v + block * call->v_stride_seq;
+        float block_k[kFewKeys * kHeadDim], block_v[kFewKeys * kValueDim];
+        widen(block_k, first_k, call->k_stride_seq, keys, kHeadDim);
+        widen(block_v, first_v, call->v_stride_seq, keys, kValueDim);
+        const int64_t k_stride = kHeadDim, v_stride = kValueDim;
+        for (; i < here && queries[i].kv_head == kv_head; ++i) {
+          pass_block(&queries[i], call, batch, block, keys, block_k, k_stride, block_v, v_stride);
+        }
       }
     }
     for (int i = 0; i < here; ++i) {
@@ -626,23 +749,34 @@ int tilegen_attention_bf16_d64_f66359b_b64_m4x3(
   call.o_stride_head = o_stride_head;
   call.slope = slope;
   call.window = window;
-  const int is_few = seq_q <= kFew;
-  const int64_t row_tiles = (seq_q + kBlockM - 1) / kBlockM;
-  const int64_t tasks = is_few ? batch * kv_heads : batch * heads * row_tiles;
+  int threads = num_threads;
 #ifdef _OPENMP
-  const int threads = num_threads > 0 ? num_threads : omp_get_max_threads();
+  threads = threads > 0 ? threads : omp_get_max_threads();
 #else
-  (void)num_threads;
+  threads = 1;
 #endif
+  // A task of few queries has as many heads as pass keys together, or as leave one to every thread.
+  const int is_few = seq_q <= kFew;
+  const int64_t together = kAtOnce / (heads / kv_heads * seq_q);
+  const int64_t share = (batch * kv_heads + threads - 1) / threads;
+  const int64_t most_heads = together < share ? together : share;
+  const int64_t heads_of_task = most_heads > 1 ? most_heads : 1;
+  const int64_t few_groups = (kv_heads + heads_of_task - 1) / heads_of_task;
+  const int64_t row_groups = (seq_q + kTiles * kBlockM - 1) / (kTiles * kBlockM);
+  const int64_t tasks = is_few ? batch * few_groups : batch * heads * row_groups;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (tasks > 1)
   for (int64_t task = 0; task < tasks; ++task) {
     if (is_few) {
-      attend_few(&call, task / kv_heads, task % kv_heads);
+      const int64_t first_head = task % few_groups * heads_of_task;
+      const int64_t left = kv_heads - first_head;
+      attend_few(&call, task / few_groups, first_head,
+                 first_head + (left < heads_of_task ? left : heads_of_task));
     } else {
       // The last queries of every head come first: under a causal mask they see most keys.
       const int64_t batch_head = task % (batch * heads);
-      const int64_t first_row = (row_tiles - 1 - task / (batch * heads)) * kBlockM;
-      attend_tile(&call, batch_head / heads, batch_head % heads, first_row);
+      const int64_t group = row_groups - 1 - task / (batch * heads);
+      const int64_t first_row = group * kTiles * kBlockM;
+      attend_tiles(&call, batch_head / heads, batch_head % heads, first_row);
     }
   }
   return 0;

@@ -120,8 +120,15 @@ def _page_names(problem: Attention, cuda: bool) -> dict[str, Any]:
         names[f"{x}_batch"] = "" if paged else batch
         names[f"{x}_pages"] = f"{x}_stride_page, pages, " if paged else ""
         names[f"{x}_block"] = f"{x} + block * call->{x}_stride_seq"
+        names[f"{x}_few"] = f" {x} + block * call->{x}_stride_seq"
+        names[f"{x}_block_first"] = f" {x} + block.first * call->{x}_stride_seq"
         if paged:
             names[f"{x}_block"] = f"page_{x}"
+            strides = f"call->{x}_stride_page, call->{x}_stride_seq"
+            names[f"{x}_block_first"] = (
+                f"\n        find_block(call, {x}, {strides}, batch, block.first)"
+            )
+            names[f"{x}_few"] = f"\n            find_block(call, {x}, {strides}, batch, block)"
     return names | {
         "page": problem.page,
         "seq_keys": "seq_pages * kPage" if paged else "seq_k",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +12,9 @@ from tilegen.problems.attention import Attention
 from tilegen.schedules.attention_blocked import BlockedAttention
 from tilegen.targets import CpuTarget
 from tilegen.values import F32
+
+# Keys that few queries pass at a time: the processor follows about as many streams of memory.
+FEW_KEYS = 16
 
 # Features that the kernel uses; a level's others are of no use to it.
 USED_FEATURES = ("avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl")
@@ -31,6 +35,11 @@ def processor_refusals(target: CpuTarget) -> tuple[Refusal, ...]:
     return (Refusal(6, missing, f"the processor lacks one of {', '.join(used)}"),)
 
 
+def alternated(lanes: int, start: int) -> str:
+    """Lanes of two vectors in turn, from one on: half of each."""
+    return ", ".join(f"{i}, {i + lanes}" for i in range(start, start + lanes // 2))
+
+
 @dataclass(frozen=True)
 class BlockedAttentionPlan(Plan):
     """Numbers of `templates/c_openmp/attention_blocked.c.j2`, in elements unless the name says bytes."""
@@ -42,7 +51,12 @@ class BlockedAttentionPlan(Plan):
     lanes: int
     block_m: int
     block_n: int
+    tiles: int
     few: int
+    few_keys: int
+    wide_vectors: int
+    low_lanes: str
+    high_lanes: str
     weights: int
     vector_bytes: int
     tile_bytes: int
@@ -78,8 +92,13 @@ class BlockedAttentionPlan(Plan):
             lanes=lanes,
             block_m=lanes * vectors,
             block_n=schedule.block,
+            tiles=schedule.tiles,
             few=max(1, lanes * vectors // 4),
-            weights=ceil_div(schedule.block, lanes) * lanes,
+            wide_vectors=max(1, min(8, problem.value_dim // lanes)),
+            low_lanes=alternated(lanes, 0),
+            high_lanes=alternated(lanes, lanes // 2),
+            few_keys=math.gcd(FEW_KEYS, schedule.block),
+            weights=ceil_div(math.gcd(FEW_KEYS, schedule.block), lanes) * lanes,
             vector_bytes=target.vector_bytes,
             tile_bytes=schedule.stack_bytes(problem, target),
             element=problem.dtype.c,

@@ -31,6 +31,12 @@ class BlockedAttention(Schedule):
     block: int = option(
         64, "Keys of a block; their weights stay in the first cache.", kind=int, unit="keys"
     )
+    tiles: int = option(
+        4,
+        "Tiles of queries that pass a block together; more gather keys less often, fewer make more tasks.",
+        kind=int,
+        unit="tiles",
+    )
 
     operator: ClassVar[str] = "attention"
     backend: ClassVar[str] = "c_openmp"
@@ -44,19 +50,20 @@ class BlockedAttention(Schedule):
     def default(cls, problem: Attention, target: CpuTarget) -> BlockedAttention:
         micro = Tile((8, 3)) if target.vector_registers >= 32 else Tile((4, 3))
         # The longest block up to 64 keys that divides a page.
-        return cls(micro, math.gcd(64, problem.page) if problem.page else 64)
+        block = math.gcd(64, problem.page) if problem.page else 64
+        # As many tiles, up to 4, as a stack has room for.
+        fits = (n for n in (4, 3, 2) if cls(micro, block, n).stack_bytes(problem, target) <= STACK)
+        return cls(micro, block, next(fits, 1))
 
     def lanes(self, target: CpuTarget) -> int:
         """Floats of a vector register."""
         return target.vector_bytes // 4
 
     def stack_bytes(self, problem: Attention, target: CpuTarget) -> int:
-        """Memory of a thread in bytes: queries, scores, output, and converted keys and values."""
+        """Memory of a thread in bytes: queries and outputs of its tiles, a block and its scores."""
         queries = self.lanes(target) * self.micro[1]
-        total = 4 * queries * (problem.head_dim + problem.value_dim + self.block + 2)
-        if problem.dtype.bytes != 4:
-            total += 4 * self.block * (problem.head_dim + problem.value_dim)
-        return total
+        dims = problem.head_dim + problem.value_dim
+        return 4 * (self.tiles * queries * (dims + 2) + self.block * (dims + queries))
 
     def registers(self) -> int:
         """Vector registers of a micro kernel: sums, one row of queries, a broadcast."""
@@ -86,6 +93,8 @@ class BlockedAttention(Schedule):
             )
         if not 1 <= self.block <= 512:
             broken.append(Violation("block", f"a block has 1 to 512 keys, not {self.block}"))
+        if not 1 <= self.tiles <= 64:
+            broken.append(Violation("tiles", f"1 to 64 tiles go together, not {self.tiles}"))
         broken += whole_pages("block", max(1, self.block), problem.page)
         stack = self.stack_bytes(problem, target)
         if stack > STACK:
@@ -95,7 +104,8 @@ class BlockedAttention(Schedule):
         return broken
 
     def tokens(self) -> list[str]:
-        return [f"b{self.block}", f"m{self.micro}"]
+        words = [f"b{self.block}", f"m{self.micro}"]
+        return words + ([f"g{self.tiles}"] if self.tiles != 4 else [])
 
     def tile_extents(self) -> tuple[int, ...]:
         # Verification probes the edges of the widest tile, which narrower targets divide.
@@ -104,5 +114,5 @@ class BlockedAttention(Schedule):
     @classmethod
     def candidates(cls, problem: Attention, target: CpuTarget) -> Iterator[BlockedAttention]:
         for micro in ((8, 3), (4, 4), (4, 6), (4, 3), (8, 2), (4, 2)):
-            for block in (64, 128, 32):
-                yield cls(Tile(micro), block)
+            for block, tiles in ((64, 4), (128, 4), (32, 4), (64, 2), (64, 8), (64, 1)):
+                yield cls(Tile(micro), block, tiles)
