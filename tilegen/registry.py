@@ -37,6 +37,7 @@ _SCHEDULES = [
     "tilegen.schedules.gemm_wgmma:WgmmaGemm",
     "tilegen.schedules.gemm_wgmma_grouped:WgmmaGroupedGemm",
     "tilegen.schedules.gemm_wgmma_gated:WgmmaGatedGemm",
+    "tilegen.schedules.attention_amx:AmxAttention",
     "tilegen.schedules.attention_blocked:BlockedAttention",
     "tilegen.schedules.gemm_simt:SimtGemm",
     "tilegen.schedules.gemm_mma:MmaGemm",

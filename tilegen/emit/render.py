@@ -34,6 +34,7 @@ _CONTEXTS = {
 
 # plan class: module whose `context(plan)` adds names that only its own templates need.
 _PLAN_CONTEXTS = {
+    "AmxAttentionPlan": "tilegen.emit.attention_amx",
     "WgmmaAttentionPlan": "tilegen.emit.attention_wgmma",
     "WgmmaAttentionBackwardPlan": "tilegen.emit.attention_wgmma",
     "WgmmaGemmPlan": "tilegen.emit.gemm_wgmma",

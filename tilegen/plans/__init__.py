@@ -20,6 +20,7 @@ _PLANS = {
     "TileShared": "tilegen.plans.permute:TileSharedPlan",
     "RowLoops": "tilegen.plans.rowwise_c:RowLoopsPlan",
     "RowRegisters": "tilegen.plans.rowwise:RowRegistersPlan",
+    "AmxAttention": "tilegen.plans.attention_amx:AmxAttentionPlan",
     "BlockedAttention": "tilegen.plans.attention_blocked:BlockedAttentionPlan",
     "MmaAttention": "tilegen.plans.attention_mma:MmaAttentionPlan",
     "BlockedAttentionBackward": "tilegen.plans.attention_backward_blocked:BlockedAttentionBackwardPlan",
