@@ -29,7 +29,7 @@
 #include "c_openmp/rmsnorm_bf16.h"
 #include "c_openmp/softmax_f32_x86_64_v4.h"
 #include "c_openmp/sum_squares_f32_x86_64_v4.h"
-#include "c_openmp/transpose_f32_32x256.h"
+#include "c_openmp/transpose_f32_128x64.h"
 
 #ifndef TILEGEN_NO_CUDA
 #include "cuda/add_rmsnorm_bf16_v32_l256_sm80.h"

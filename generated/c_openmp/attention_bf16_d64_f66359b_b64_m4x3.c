@@ -4,8 +4,8 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  b64 m4x3
-// Inputs    3b0d5ebfe9e2  (command, templates and emitter)
-// Body      5e3e5bed8674  (everything below this comment)
+// Inputs    d43f3bb0a4b5  (command, templates and emitter)
+// Body      0620ff5a4dc9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d64_f66359b_b64_m4x3.h"
@@ -586,8 +586,9 @@ static void pass_block(struct Query *query, const struct Call *call, int64_t bat
   for (int key = 0; key < kWeights; ++key) {
     int seen = key < keys && key >= first && key < end;
     if (seen) {
-      weights[key] = kLog2E * score(call, (int)batch, (int)query->head, (int)query->row,
-                                    (int)block + key, weights[key]);
+      float s = weights[key];
+      s = score(call, (int)batch, (int)query->head, (int)query->row, (int)block + key, s);
+      weights[key] = s * kLog2E;
     }
     weights[key] = seen ? weights[key] : -INFINITY;
     top = weights[key] > top ? weights[key] : top;
@@ -667,6 +668,44 @@ static void attend_few(const struct Call *call, int64_t batch, int64_t first_hea
         to[d] = f32_to_bf16(query->o[d] * inverse);
       }
     }
+  }
+}
+
+// How a call is cut.
+struct Cut {
+  int64_t heads_of_task;  // of keys and values, where queries are few
+  int64_t few_groups;     // tasks of a sequence, where they are few
+  int64_t row_groups;     // of tiles of a head
+  int64_t tasks;
+};
+
+// A task of few queries has as many heads as pass keys together, or as leave one to every thread.
+static struct Cut cut_call(const struct Call *call, int64_t batch, int64_t kv_heads, int threads) {
+  const int64_t together = kAtOnce / ((int64_t)call->heads_per_kv * call->seq_q);
+  const int64_t share = (batch * kv_heads + threads - 1) / threads;
+  const int64_t most = together < share ? together : share;
+  struct Cut cut;
+  cut.heads_of_task = most > 1 ? most : 1;
+  cut.few_groups = (kv_heads + cut.heads_of_task - 1) / cut.heads_of_task;
+  cut.row_groups = ((int64_t)call->seq_q + kTiles * kBlockM - 1) / (kTiles * kBlockM);
+  cut.tasks =
+      call->seq_q <= kFew ? batch * cut.few_groups : batch * call->heads * cut.row_groups;
+  return cut;
+}
+
+static void run_task(const struct Call *call, const struct Cut *cut, int64_t task,
+                     int64_t batch, int64_t kv_heads) {
+  if (call->seq_q <= kFew) {
+    const int64_t first_head = task % cut->few_groups * cut->heads_of_task;
+    const int64_t left = kv_heads - first_head;
+    attend_few(call, task / cut->few_groups, first_head,
+               first_head + (left < cut->heads_of_task ? left : cut->heads_of_task));
+  } else {
+    // The last queries of every head come first: under a causal mask they see most keys.
+    const int64_t batch_head = task % (batch * call->heads);
+    const int64_t group = cut->row_groups - 1 - task / (batch * call->heads);
+    attend_tiles(call, batch_head / call->heads, batch_head % call->heads,
+                 group * kTiles * kBlockM);
   }
 }
 
@@ -755,29 +794,10 @@ int tilegen_attention_bf16_d64_f66359b_b64_m4x3(
 #else
   threads = 1;
 #endif
-  // A task of few queries has as many heads as pass keys together, or as leave one to every thread.
-  const int is_few = seq_q <= kFew;
-  const int64_t together = kAtOnce / (heads / kv_heads * seq_q);
-  const int64_t share = (batch * kv_heads + threads - 1) / threads;
-  const int64_t most_heads = together < share ? together : share;
-  const int64_t heads_of_task = most_heads > 1 ? most_heads : 1;
-  const int64_t few_groups = (kv_heads + heads_of_task - 1) / heads_of_task;
-  const int64_t row_groups = (seq_q + kTiles * kBlockM - 1) / (kTiles * kBlockM);
-  const int64_t tasks = is_few ? batch * few_groups : batch * heads * row_groups;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (tasks > 1)
-  for (int64_t task = 0; task < tasks; ++task) {
-    if (is_few) {
-      const int64_t first_head = task % few_groups * heads_of_task;
-      const int64_t left = kv_heads - first_head;
-      attend_few(&call, task / few_groups, first_head,
-                 first_head + (left < heads_of_task ? left : heads_of_task));
-    } else {
-      // The last queries of every head come first: under a causal mask they see most keys.
-      const int64_t batch_head = task % (batch * heads);
-      const int64_t group = row_groups - 1 - task / (batch * heads);
-      const int64_t first_row = group * kTiles * kBlockM;
-      attend_tiles(&call, batch_head / heads, batch_head % heads, first_row);
-    }
+  const struct Cut call_cut = cut_call(&call, batch, kv_heads, threads);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (call_cut.tasks > 1)
+  for (int64_t task = 0; task < call_cut.tasks; ++task) {
+    run_task(&call, &call_cut, task, batch, kv_heads);
   }
   return 0;
 }

@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b64 m8x3
-// Inputs    d411884375aa  (command, templates and emitter)
+// Inputs    2bd49510e61e  (command, templates and emitter)
 // Body      03b3b2861d7f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

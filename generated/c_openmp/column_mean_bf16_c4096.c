@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = mean(x[m,n], m)
 // Schedule  threads share chunks of 4096 columns
-// Inputs    18686ccb429e  (command, templates and emitter)
-// Body      39b54b4e8bbe  (everything below this comment)
+// Inputs    bd967523782c  (command, templates and emitter)
+// Body      f7b65c7a34d1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_mean_bf16_c4096.h"
@@ -154,14 +154,14 @@ int tilegen_column_mean_bf16_c4096(
 #endif
 
   // The widest chunks of which every thread gets one.
-  const int64_t share = threads > 0 ? lines * columns / threads : kChunk;
-  const int64_t wide = share < kChunk ? share / kLeast * kLeast : kChunk;
-  const int64_t width = wide < kLeast ? kLeast : wide;
-  const int64_t chunks_of_line = (columns + width - 1) / width;
+  const int64_t column_share = threads > 0 ? lines * columns / threads : kChunk;
+  const int64_t chunk_width = column_share < kChunk ? column_share / kLeast * kLeast : kChunk;
+  const int64_t chunk_columns = chunk_width < kLeast ? kLeast : chunk_width;
+  const int64_t chunks_of_line = (columns + chunk_columns - 1) / chunk_columns;
 #pragma omp parallel for schedule(static) num_threads(threads)
   for (int64_t chunk = 0; chunk < lines * chunks_of_line; ++chunk) {
-    const int64_t first = chunk % chunks_of_line * width;
-    const int64_t end = columns - first < width ? columns : first + width;
+    const int64_t first = chunk % chunks_of_line * chunk_columns;
+    const int64_t end = columns - first < chunk_columns ? columns : first + chunk_columns;
     reduce_chunk(&args, first, end);
   }
   return 0;

@@ -200,18 +200,17 @@ def _crossed(plan, writer: Writer, tensor: Tensor, source: str) -> tuple[str, ..
 
 @dataclass(frozen=True)
 class Result:
-    """The output that tiles are cut for: name, element type, and whether all its lines start alike."""
+    """The output that tiles are cut for: name, element type, and its strides in one number's bits."""
 
     name: str
     type: str
-    alike: str
+    strides: str
 
 
 def _result(writer: Writer, tensor: Tensor) -> Result:
     kind = writer.storage(tensor.dtype)
-    sums = " | ".join(f"args.{s}" for s in tensor.strides)
-    alike = f"({sums}) * size % kLineBytes == 0" if sums else "1"
-    return Result(tensor.name, kind, alike)
+    strides = " | ".join(f"args.{s}" for s in tensor.strides) or "0"
+    return Result(tensor.name, kind, strides)
 
 
 def _turned(plan: TileLoopsPlan, writer: Writer, tensor: Tensor, source: str) -> Crossed:
@@ -220,8 +219,12 @@ def _turned(plan: TileLoopsPlan, writer: Writer, tensor: Tensor, source: str) ->
     at |= {plan.read: "first_read", plan.written: "first_written"}
     address = moved(source + tensor.name, writer.offset(tensor, at))
     stride = f"{source}{tensor.strides[tensor.dims.index(plan.written)]}"
-    call = f"turn_{tensor.dtype.name}({address}, {stride}, {tensor.name}_tile, reads, writes);"
-    return Crossed(tensor.name, writer.storage(tensor.dtype), wrapped([call]))
+    kind = writer.storage(tensor.dtype)
+    lines = [
+        f"const {kind} *{tensor.name}_lines = {address};",
+        f"turn_{tensor.dtype.name}({tensor.name}_lines, {stride}, {tensor.name}_tile, reads, writes);",
+    ]
+    return Crossed(tensor.name, kind, wrapped(lines))
 
 
 def _line_lines(plan, writer, base, outer, crossed, source) -> list[str]:

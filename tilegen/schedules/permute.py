@@ -110,7 +110,7 @@ class TileLoops(FormulaSchedule):
     """Threads share tiles; a tile is turned in the first-level cache and stored line by line."""
 
     tile: Tile = option(
-        Tile((32, 256)),
+        Tile((128, 64)),
         "Tile along the index read and along the index written; its inputs stay in the nearest caches.",
         kind=Tile,
         unit="read x written elements",
@@ -131,11 +131,11 @@ class TileLoops(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CpuTarget) -> TileLoops:
-        """Tiles of 32 x 256 elements, or of fewer where several inputs are turned at once."""
-        written = 256
-        while written > 32 and cls(Tile((32, written))).stack_bytes(problem) > STACK_BYTES // 2:
-            written //= 2
-        return cls(Tile((32, written)))
+        """Tiles of 128 x 64 elements, or of fewer where several inputs are turned at once."""
+        read = 128
+        while read > 16 and cls(Tile((read, 64))).stack_bytes(problem) > STACK_BYTES // 2:
+            read //= 2
+        return cls(Tile((read, 64)))
 
     def stack_bytes(self, problem: FormulaProblem) -> int:
         """What a thread needs on its stack: a tile of every crossed input, a line of every output."""
@@ -171,16 +171,7 @@ class TileLoops(FormulaSchedule):
     def candidates(cls, problem: FormulaProblem, target: CpuTarget) -> Iterator[TileLoops]:
         tiles = [
             Tile(t)
-            for t in (
-                (16, 128),
-                (16, 256),
-                (32, 64),
-                (32, 128),
-                (32, 256),
-                (64, 128),
-                (16, 512),
-                (32, 512),
-            )
+            for t in ((32, 64), (64, 64), (128, 64), (256, 64), (32, 256), (64, 128), (128, 128))
         ]
         for tile, stream in itertools.product(tiles, (1 << 19, 1 << 20, 1 << 23)):
             yield cls(tile, 32768, stream)

@@ -19,7 +19,11 @@ from tilegen.values import F32, F64, I32, I64, DType
 ARITHMETIC = "common/arithmetic.h.j2"
 ACTIVATIONS = "common/activations.h.j2"
 PARTS = {
-    "c": ("c_openmp/parts/math.h.j2", "c_openmp/parts/convert.h.j2"),
+    "c": (
+        "c_openmp/parts/math.h.j2",
+        "c_openmp/parts/activations.h.j2",
+        "c_openmp/parts/convert.h.j2",
+    ),
     "cuda": ("cuda/parts/math.cuh.j2",),
 }
 # Helpers that a 16-bit result does not need in full precision have a shorter text there.
