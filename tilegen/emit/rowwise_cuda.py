@@ -18,13 +18,14 @@ from tilegen.emit.sweeps import Writer, combined, op_name, partials_name, row_in
 from tilegen.formula.nodes import Binary, Name
 from tilegen.plans.rowwise import RowRegistersPlan
 from tilegen.problems.passes import Program
+from tilegen.schedules.rowwise import reads_vectors
 
 PREFIX = "args."
 
 
 def _in_ring(plan: RowRegistersPlan, alike: list[str]) -> str:
-    """The condition besides a row's length: two blocks of a multiprocessor lack registers for askew vectors."""
-    if plan.ring_resident > 1:
+    """The condition besides a row's length: registers do not last for vectors that rows cross askew."""
+    if reads_vectors(plan.problem):
         return " && aligned"
     return " && (aligned || alike)" if alike else ""
 
@@ -69,7 +70,7 @@ def context(plan: RowRegistersPlan) -> dict[str, Any]:
         "short_rows": short,
         "long_rows": long,
         "ring_rows": ring,
-        "ring_cut": "true" if plan.ring_resident == 1 else "false",
+        "ring_cut": "false" if reads_vectors(problem) else "true",
         "aligned": aligned_conditions(plan),
         **_forms(plan, short),
     }

@@ -46,15 +46,20 @@ def slot_bytes(problem: FormulaProblem) -> int:
     return RING_THREADS * slot_packs(problem) * ACCESS_BYTES * len(row_inputs(problem))
 
 
+def reads_vectors(problem: FormulaProblem) -> bool:
+    """Whether rows read arrays that lie along them and are not theirs alone, such as a norm's scale."""
+    order = set(problem.family.order)
+    return any(problem.along[-1] in t.dims and set(t.dims) != order for t in problem.tensors())
+
+
 def ring_resident(problem: FormulaProblem) -> int:
     """Blocks with rings that a multiprocessor has at once.
 
     Two where every row reads vectors again from the L2 cache, so that one block computes while the other waits for
     them; their rings are half as long, for which only rows of one 16-bit input are short enough.
     """
-    inputs, order = row_inputs(problem), set(problem.family.order)
-    shared = [t for t in problem.tensors() if problem.along[-1] in t.dims and set(t.dims) != order]
-    return 2 if shared and [t.dtype.bytes for t in inputs] == [2] else 1
+    inputs = row_inputs(problem)
+    return 2 if reads_vectors(problem) and [t.dtype.bytes for t in inputs] == [2] else 1
 
 
 def ring_shared(problem: FormulaProblem, target: CudaTarget) -> int:
