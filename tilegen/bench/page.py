@@ -40,7 +40,7 @@ def _section(path: Path, report: Report) -> str:
     keys = ("driver_version", "cuda", "threads", "text")
     facts = [f"{key} {machine[key]}" for key in keys if key in machine]
     lines = [
-        f"## {report.suite}",
+        f"## {path.stem}",
         "",
         f"{name}, {', '.join(facts)}; `{path.parent.name}/{path.name}`",
         "",
