@@ -48,10 +48,10 @@ def test_adversarial_orders(kernel):
 
 
 def test_plan_shows_conflicts_and_sectors(tilegen):
-    """A softmax whose rows are not multiples of 32 bytes reads sectors twice; JSON has the same numbers."""
-    ran = tilegen("plan", "softmax", "--target", "sm_80", "--costs")
+    """Tiles at the edge of a matrix whose rows are not multiples of 32 bytes share sectors; JSON has the same numbers."""
+    ran = tilegen("plan", "transpose", "--target", "sm_80", "--costs")
     assert ran.status == 0 and "global sectors where" in ran.out, ran.err
-    ran = tilegen("plan", "softmax", "--target", "sm_80", "--costs", "--json")
+    ran = tilegen("plan", "transpose", "--target", "sm_80", "--costs", "--json")
     lines = json.loads(ran.out)[0]["costs"]["lines"]
     assert all(entry["sectors"] >= entry["ideal_sectors"] for entry in lines)
     assert any(entry["sectors"] > entry["ideal_sectors"] > 0 for entry in lines)
@@ -60,5 +60,5 @@ def test_plan_shows_conflicts_and_sectors(tilegen):
         for name, n in json.loads(ran.out)[0]["costs"]["sizes"].items()
         for word in (f"--{name}", n)
     ]
-    ran = tilegen("simulate", "softmax", "--target", "sm_80", *sizes, "--costs", "--json")
+    ran = tilegen("simulate", "transpose", "--target", "sm_80", *sizes, "--costs", "--json")
     assert json.loads(ran.out)[0]["lines"] == lines
