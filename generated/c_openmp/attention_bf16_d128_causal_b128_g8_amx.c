@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b128 g8
-// Inputs    a4ec439549c4  (command, templates and emitter)
-// Body      8804539711cd  (everything below this comment)
+// Inputs    81959c192538  (command, templates and emitter)
+// Body      0cee8d51b7dc  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_causal_b128_g8_amx.h"
@@ -185,6 +185,8 @@ static void widen(float *to, const Element *from, int64_t stride, int rows, int 
     }
   }
 }
+
+// Pairs of elements, which tile registers multiply together.
 typedef uint32_t Words __attribute__((vector_size(64), may_alias));
 
 typedef uint16_t LanesBf16 __attribute__((vector_size(16)));

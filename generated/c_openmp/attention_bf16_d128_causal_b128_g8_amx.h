@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b128 g8
-// Inputs    a4ec439549c4  (command, templates and emitter)
+// Inputs    81959c192538  (command, templates and emitter)
 // Body      3817c8758069  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
