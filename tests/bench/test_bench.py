@@ -343,3 +343,16 @@ def test_an_operator_is_timed_without_a_suite(tilegen):
     assert tilegen("bench", "gemm", "--groups", "large", *words).status == 2
     missing = tilegen("tune", "gemm", *words[:2])
     assert missing.status == 2 and "--at m=512,n=512,k=512" in missing.err
+
+
+@pytest.mark.parametrize(
+    "has, level",
+    [((), "portable"), (("x86-64-v3",), "x86-64-v3"), (("x86-64-v3", "x86-64-v4"), "x86-64-v4")],
+)
+def test_c_openmp_is_the_widest_level_of_this_processor(monkeypatch, has, level):
+    from tilegen.cli import cases
+
+    runs = {"portable", *has, "x86-64-vnni", "amx"}
+    monkeypatch.setattr(cases, "missing_features", lambda t: [] if t.name in runs else ["more"])
+    assert cases.target_here("c_openmp").name == level
+    assert cases.target_here("amx").name == "amx"

@@ -14,23 +14,25 @@ from tilegen.cli import options as opt
 from tilegen.errors import UsageError
 from tilegen.problems.base import Problem
 from tilegen.tables.lookup import parse_sizes
-from tilegen.targets import TARGETS, CpuTarget, Target
+from tilegen.targets import TARGETS, Target
 from tilegen.targets import target as find_target
 from tilegen.toolchain.host import missing_features
+
+# CPU targets for every type, the widest last; `portable` runs everywhere.
+_LEVELS = ("portable", "neon", "x86-64-v3", "x86-64-v4")
 
 # Sizes that say how many problems there are, not how large one is.
 _COUNTS = {"batch": 1, "heads": 8, "kv_heads": 8, "groups": 8}
 
 
 def target_here(name: str) -> Target:
-    """A target by name; `c_openmp` is the widest one whose instructions this processor has.
+    """A target by name; `c_openmp` is the widest level whose instructions this processor has.
 
-    AMX is left out, which multiplies no float32: it is named where it is meant.
+    VNNI and AMX are no levels but for narrow types, and are named where they are meant.
     """
     if name != "c_openmp":
         return find_target(name)
-    levels = [t for t in TARGETS.values() if isinstance(t, CpuTarget) and t.name != "amx"]
-    return [t for t in levels if not missing_features(t)][-1]
+    return [TARGETS[level] for level in _LEVELS if not missing_features(TARGETS[level])][-1]
 
 
 def suite(
