@@ -55,7 +55,8 @@ def tune(
         typer.Option(
             "--portfolio",
             min=0,
-            help="Kernels to try over all sizes of a problem; default: each size's own.",
+            help="Kernels to try over all sizes of a problem; default: each size's own. With --refresh, also "
+            "new ones that would serve many sizes.",
         ),
     ] = 0,
     strategy: Annotated[

@@ -31,7 +31,8 @@ class Settings:
         schedule: only schedules of this class; empty for all.
         again: tune cases that have a fresh row already.
         portfolio: kernels that are tried over all sizes of a problem; 0 for each size's own.
-        refresh: time what the rows recorded again, and search nothing.
+        refresh: time what the rows recorded again, and search nothing; with a portfolio, also what a model
+            has serve many sizes.
         strategy: what a search tries next where no model ranks its space.
     """
 

@@ -5,65 +5,66 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
-from tilegen.errors import UsageError
 from tilegen.model import choose
 from tilegen.problems.base import Problem
 from tilegen.schedules.base import Schedule
-from tilegen.tables import cover, words
+from tilegen.tables import cover, lookup
 from tilegen.tables.rows import Row
 from tilegen.targets import Target
+from tilegen.tune import expect
 from tilegen.tune.confirm import Final, beats
 
-# A kernel of another size that a model thinks this near to the winner is measured too; of the few that are to
-# serve all sizes, any that is not far from it.
+# What is timed where it was not: of the few kernels that are to serve all sizes, those that are not expected far
+# from a size's best, and the best of them in any case; of others, and of those that may take their place, the near.
 NEAR = 0.05
 FAR = 0.15
 ROUNDS = 5
 
 
-def wanted(rows: Sequence[Row], problem: Problem, where: Target) -> list[list[Schedule]]:
-    """For each row of a problem, the schedules of the others that are worth measuring at its size.
+def wanted(
+    rows: Sequence[Row], problem: Problem, where: Target, new: bool = False
+) -> list[list[Schedule]]:
+    """For each row of a problem, the schedules that were not measured at its size and are worth it.
 
-    These are the few that cover all rows, and where a model knows the problem, those near the row's winner by
-    estimate. What the row has, what is not legal any more and what does not take its arrays is left out.
+    The few that serve all rows are chosen together, by what was measured and by what a model expects of the
+    rest; without a model they are timed everywhere. What is not legal any more and what does not take a row's
+    arrays is left out.
+
+    Args:
+        rows: of one problem.
+        problem, where: what is computed, and the target.
+        new: whether schedules that were measured nowhere may be among the few.
     """
-    few = cover.smallest(rows, cover.FEW, cover.WITHIN).schedules
     ranked = choose.model_of(problem, where) is not None
-    pool: dict[str, Schedule] = {}
-    for text in cover.measured(rows):
-        try:
-            pool[text] = words.kernel_spec(problem.operator, where, rows[0].problem, text).schedule
-        except UsageError:
-            continue
+    pool = expect.recorded(rows, problem, where)
+    limits = dict.fromkeys(pool, NEAR if ranked else -math.inf)
+    if new:
+        pool |= expect.promising(rows, problem, where)
+    guessed = expect.filled(rows, pool, problem, where)
+    covered = cover.smallest(guessed, cover.FEW, cover.WITHIN)
+    few = covered.schedules
+    if ranked and covered.worst > cover.WITHIN:
+        spare = cover.cover(guessed, 2 * cover.FEW, cover.WITHIN).schedules
+        limits |= dict.fromkeys(spare, NEAR)
+    limits |= dict.fromkeys(few, FAR)
     found = []
-    for row in rows:
-        near, limit = nearness(row, problem, where), NEAR if ranked else -math.inf
+    for row, guess in zip(rows, guessed):
+        lost = {text: lookup.loss(text, guess) for text in limits if text in pool}
+        own = min(few, key=lambda text: lost.get(text, math.inf))
+        near = {t for t, x in lost.items() if x <= limits[t] or t == own}
+        near = near if ranked else set(few) & set(pool)
         found.append(
             [
-                schedule
-                for text, schedule in pool.items()
-                if text not in row.speedups
-                and near(schedule) <= (FAR if text in few else limit)
-                and choose.takes(schedule, problem, where, row.sizes)
+                pool[text]
+                for text in limits
+                if text in near
+                and text not in row.speedups
+                and choose.takes(pool[text], problem, where, row.sizes)
             ]
         )
     return found
-
-
-def nearness(row: Row, problem: Problem, where: Target) -> Callable[[Schedule], float]:
-    """By how much more time than a row's winner a model gives a schedule; 0 where no model knows the problem."""
-    model = choose.model_of(problem, where)
-    if model is None:
-        return lambda schedule: 0.0
-    seconds = lambda s: model[0].estimate(s, problem, where, row.sizes).seconds  # noqa: E731
-    try:
-        winner = words.kernel_spec(problem.operator, where, row.problem, row.schedule).schedule
-    except UsageError:
-        winner = choose.choice(problem, where, row.sizes)
-    mine = seconds(winner)
-    return lambda schedule: seconds(schedule) / mine - 1
 
 
 def speedups(row: Row, final: Final) -> dict[str, float]:

@@ -62,7 +62,9 @@ def spaces(cases: Sequence[BenchCase], settings: Settings) -> dict[int, Space]:
         rows = _rows(path, words.problem_text(problem), settings)
         if not rows:
             continue
-        wanted = dict(zip(rows, cross.wanted(list(rows.values()), problem, settings.where)))
+        new = settings.portfolio > 0
+        more = cross.wanted(list(rows.values()), problem, settings.where, new)
+        wanted = dict(zip(rows, more, strict=True))
         for number in numbers:
             key = tuple(sizes_of(problem, cases[number]).items())
             if key in rows:

@@ -110,8 +110,7 @@ class Tuner:
                     continue
                 found = self._all_finished([*found, one], wait=False)
             tuned = self._all_finished(found, wait=True)
-            if not settings.refresh:
-                self._cross(tuned)
+            self._cross(tuned)
         finally:
             self._written.flush()
         return tuned
