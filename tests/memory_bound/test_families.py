@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from tilegen.emit.render import render
 from tilegen.errors import FormulaError, UsageError
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.named import NAMED
+from tilegen.spec import KernelSpec
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,12 @@ def test_what_no_family_covers_is_refused_with_a_rewrite(text, part, rewrite):
         FormulaProblem(formula=text)
     assert part in caught.value.message and "^" in caught.value.message
     assert rewrite in caught.value.hint
+
+
+@pytest.mark.parametrize("where", ["portable", "sm_90a"])
+def test_many_indices_fit_the_lines_of_a_kernel(where):
+    made = render(KernelSpec.make("y[p,b,h,t,d,e,g] = x[b,h,t,d,e,g,p]", where, {}))
+    assert "(p > 1 && b > 0" in next(text for name, text in made.files.items() if name[-2:] != ".h")
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():

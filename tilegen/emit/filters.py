@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Iterable
 
@@ -71,7 +72,10 @@ def comment(text: str, prefix: str = "// ", width: int = 100) -> str:
 
 
 def condition(text: str, column: int, width: int = 100) -> str:
-    """Break a C condition after `||` outside of parentheses, for an `if (` that ends at `column`."""
+    """Break a C condition after `||` outside of parentheses, for an `if (` that ends at `column`.
+
+    A part that is too long for a line is broken inside, after its operators.
+    """
     pieces, depth, start = [], 0, 0
     for at, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -79,14 +83,26 @@ def condition(text: str, column: int, width: int = 100) -> str:
             pieces.append(text[start : at + 3])
             start = at + 4
     pieces.append(text[start:])
-    lines = [pieces[0]]
-    for piece in pieces[1:]:
-        # Two columns are left for what closes the statement.
-        if column + len(lines[-1]) + 1 + len(piece) > width - 3:
-            lines.append(piece)
-        else:
+    # Two columns are left for what closes the statement.
+    room = width - 3 - column
+    lines: list[str] = []
+    for piece in pieces:
+        if lines and len(lines[-1]) + 1 + len(piece) <= room:
             lines[-1] += f" {piece}"
+        else:
+            lines += broken(piece, room)
     return f"\n{' ' * column}".join(lines)
+
+
+def broken(text: str, room: int) -> list[str]:
+    """An expression as lines of at most `room` columns, broken after operators, later ones one column in."""
+    lines, indent = [""], " "
+    for word in re.split(r"(?<= [-+*|<] )|(?<= [|&]{2} )", text):
+        if lines[-1].strip() and len(lines[-1]) + len(word.rstrip()) > room:
+            lines[-1] = lines[-1].rstrip()
+            lines.append(indent)
+        lines[-1] += word
+    return lines
 
 
 def listed(head: str, items: Iterable[str], tail: str, column: int = 0, width: int = 100) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
+from tilegen.emit.filters import broken
 from tilegen.emit.row_text import array_parameter
 from tilegen.emit.sweeps import PackText, Sweeps, Writer, index_lines, moved, wrapped
 from tilegen.plans.permute import TileLoopsPlan, TileSharedPlan
@@ -147,7 +148,7 @@ def context(plan: TileSharedPlan | TileLoopsPlan) -> dict[str, Any]:
         "batch_indices": batch,
         "batch_lines": batch_lines,
         "batches": host.extent(batch),
-        "batches_times": f"{host.extent(batch)} * " if batch else "",
+        "batches_times": "\n       ".join(broken(f"{host.extent(batch)} * ", 38)) if batch else "",
         "crossed": [
             PackText(x, writer.storage(writer.tensor(x).dtype), f"{x}_line") for x in crossed
         ],
@@ -209,7 +210,7 @@ class Result:
 
 def _result(writer: Writer, tensor: Tensor) -> Result:
     kind = writer.storage(tensor.dtype)
-    strides = " | ".join(f"args.{s}" for s in tensor.strides) or "0"
+    strides = "\n     ".join(broken(" | ".join(f"args.{s}" for s in tensor.strides) or "0", 46))
     return Result(tensor.name, kind, strides)
 
 
