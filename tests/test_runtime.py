@@ -9,6 +9,7 @@ import pytest
 import tilegen as tg
 from tilegen.errors import ArgumentError
 from tilegen.runtime import gpu
+from tilegen.runtime.arguments import View
 from tilegen.targets import target
 from tilegen.values import BF16, F32
 
@@ -112,6 +113,16 @@ def test_J17_output_that_overlaps_an_input_is_refused(biased):
         with pytest.raises(ArgumentError, match="c overlaps a in memory"):
             biased(a, b, bias, out=space[start : start + 45].reshape(5, 9))
     biased(a, b, bias, out=space[35:80].reshape(5, 9))
+
+
+def test_parts_of_an_array_that_lie_between_each_other_share_nothing():
+    rows = np.empty((6, 5, 8), np.float32)
+    left, right = (View.of(x, "x") for x in (rows[..., :4], rows[..., 4:]))
+    assert not left.shares(right)
+    assert View.of(rows[..., :5], "x").shares(right)
+    assert not View.of(rows[0::2], "x").shares(View.of(rows[1::2], "x"))
+    assert View.of(rows[0::2], "x").shares(View.of(rows[2:3], "x"))
+    assert not View.of(rows[:, :0], "x").shares(left)
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1)])

@@ -17,6 +17,9 @@ from tilegen.problems.base import Tensor
 _SCALARS = {"f32": ctypes.c_float, "f64": ctypes.c_double, "i32": ctypes.c_int32}
 _SCALARS |= {"i64": ctypes.c_int64}
 
+# Steps in which NumPy decides whether two strided arrays share an element; they count as sharing after that.
+_SHARE_WORK = 10**5
+
 
 @dataclass(frozen=True)
 class View:
@@ -68,6 +71,27 @@ class View:
             return self.pointer, self.pointer
         last = sum((n - 1) * s for n, s in zip(self.shape, self.strides))
         return self.pointer, self.pointer + last + self.dtype.itemsize
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """For NumPy to compare addresses; nothing is read through it."""
+        return {
+            "version": 3,
+            "data": (self.pointer, True),
+            "shape": self.shape,
+            "strides": self.strides,
+            "typestr": f"|V{self.dtype.itemsize}",
+        }
+
+    def shares(self, other: View) -> bool:
+        """Whether some byte belongs to both: parts of one array that lie between each other do not share."""
+        (low, high), (first, last) = self.extent, other.extent
+        if low >= last or first >= high:
+            return False
+        try:
+            return np.shares_memory(np.asarray(self), np.asarray(other), max_work=_SHARE_WORK)
+        except np.exceptions.TooHardError:
+            return True
 
 
 def _check_array(tensor: Tensor, view: View) -> None:
@@ -135,10 +159,8 @@ def infer_sizes(plan: Plan, views: Mapping[str, View]) -> dict[str, int]:
 def _check_overlap(plan: Plan, views: Mapping[str, View]) -> None:
     tensors = plan.problem.tensors()
     for written in (t for t in tensors if t.is_written):
-        low, high = views[written.name].extent
         for other in tensors:
-            first, last = views[other.name].extent
-            if other.name != written.name and low < last and first < high:
+            if other.name != written.name and views[written.name].shares(views[other.name]):
                 raise ArgumentError(
                     f"{written.name} overlaps {other.name} in memory",
                     "The kernel writes while others of its threads still read: pass a separate array.",
