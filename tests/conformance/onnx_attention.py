@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .onnx_memory_bound import TYPES, attributes
+from .onnx_steps import TYPES, attributes
 
 INPUTS = ("q", "k", "v", "mask", "past_key", "past_value", "lengths")
 SCORES = "the matrix of scores as an output: it is never formed"
