@@ -69,27 +69,35 @@ def rank(
     Raises:
         UsageError: no schedule of the model has the given values.
     """
-    model = model_of(problem, where)
-    if model is None:
+    if model_of(problem, where) is None:
         return []
-    estimates, space = model
-    given = dict(given or {})
-    name = given.pop("schedule", "")
+    return list(_ranked(problem, where, tuple(sizes.items()), tuple((given or {}).items())))
+
+
+Items = tuple[tuple[str, Any], ...]
+
+
+@functools.lru_cache(maxsize=1024)
+def _ranked(problem: Problem, where: Target, sizes: Items, given: Items) -> tuple[Estimate, ...]:
+    """As `rank`, of a problem that a model knows."""
+    estimates, space = model_of(problem, where)
+    extents, wanted = dict(sizes), dict(given)
+    name = wanted.pop("schedule", "")
     found: dict[Schedule, None] = {}
-    for schedule in space.candidates(problem, where, sizes):
+    for schedule in space.candidates(problem, where, extents):
         if name in ("", type(schedule).name) and schedule not in found:
-            if _has(schedule, given) and _legal(schedule, problem, where):
+            if _has(schedule, wanted) and _legal(schedule, problem, where):
                 found[schedule] = None
     if isinstance(where, CudaTarget):
-        found = {s: None for s in found if takes(s, problem, where, sizes)}
-    if not found and given:
+        found = {s: None for s in found if takes(s, problem, where, extents)}
+    if not found and wanted:
         raise UsageError(
-            f"the model has no schedule with {', '.join(f'{k}={v}' for k, v in given.items())}",
+            f"the model has no schedule with {', '.join(f'{k}={v}' for k, v in wanted.items())}",
             "Leave the sizes out to take the stated rule for the other fields.",
         )
-    ranked = [estimates.estimate(s, problem, where, sizes) for s in found]
+    ranked = [estimates.estimate(s, problem, where, extents) for s in found]
     # Of equals the first, which is the default of its class.
-    return sorted(ranked, key=lambda e: round(math.log(e.seconds) / estimates.TIE))
+    return tuple(sorted(ranked, key=lambda e: round(math.log(e.seconds) / estimates.TIE)))
 
 
 def _has(schedule: Schedule, given: Mapping[str, Any]) -> bool:
