@@ -84,8 +84,9 @@ def speed(monkeypatch):
 
     def timed(jobs, sizes, peers, rules):
         base, *_ = jobs
-        ratios = {name: (speed[name] / speed[base],) * 11 for name in jobs}
-        return Final({name: (1 / speed[name],) * 11 for name in jobs}, ratios, {})
+        of = lambda name: speed.get(name, 1.0)  # noqa: E731
+        ratios = {name: (of(name) / of(base),) * 11 for name in jobs}
+        return Final({name: (1 / of(name),) * 11 for name in jobs}, ratios, {})
 
     def tried(search, budget, seed):
         for place in range(len(search.schedules)):
@@ -197,3 +198,16 @@ def test_a_refresh_of_a_device_is_a_command(tilegen, settings, stale, monkeypatc
     assert one.settings.refresh and [case.sizes for case in cases] == [CASE.sizes]
     ran = tilegen("tune", *words_, "--threads", "3")
     assert ran.status == 2 and "with 3 threads" in ran.err
+
+
+def test_with_a_portfolio_sizes_without_a_row_are_searched(settings, stale, speed):  # noqa: F811
+    settings = dataclasses.replace(settings, refresh=True, portfolio=3)
+    others = [dataclasses.replace(CASE, sizes={"m": m, "n": 24, "k": 24}) for m in (5, 6)]
+    found = Tuner(settings, local(1)).run([CASE, *others], QUIET)
+    assert [one.search.recorded for one in found] == [True, False, False]
+    told = [one.row.trials.partition(",")[0].partition(" of ")[2] for one in found]
+    assert [" ".join(text.split()[1:]) for text in told] == [
+        "recorded timed again",
+        "tried",
+        "tried",
+    ]

@@ -61,10 +61,12 @@ class Space:
     Attributes:
         schedules: legal schedules, the default first.
         ranked: whether they are in the order of a model's estimates for the sizes, best first.
+        recorded: whether a row recorded them, so that all are timed together.
     """
 
     schedules: Sequence[Schedule]
     ranked: bool = False
+    recorded: bool = False
 
 
 def space(

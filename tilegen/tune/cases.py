@@ -32,7 +32,7 @@ class Settings:
         again: tune cases that have a fresh row already.
         portfolio: kernels that are tried over all sizes of a problem; 0 for each size's own.
         refresh: time what the rows recorded again, and search nothing; with a portfolio, also what a model
-            has serve many sizes.
+            has serve many sizes, and search sizes without a row.
         strategy: what a search tries next where no model ranks its space.
     """
 

@@ -17,7 +17,7 @@ from tilegen.schedules.base import Schedule
 from tilegen.tables import cover, files, words
 from tilegen.tables.rows import Row
 from tilegen.targets import Target
-from tilegen.tune import cross
+from tilegen.tune import cross, portfolio
 from tilegen.tune.candidates import Space
 from tilegen.tune.cases import Settings, sizes_of
 
@@ -52,7 +52,7 @@ def cases(tables: Path, device: str, where: Target, threads: int) -> list[BenchC
 
 
 def spaces(cases: Sequence[BenchCase], settings: Settings) -> dict[int, Space]:
-    """What is timed again for each case that has a row, by its place."""
+    """What is timed again for each case that has a row, by its place; with a portfolio, that of the others."""
     groups: dict[Problem, list[int]] = {}
     for number, case in enumerate(cases):
         groups.setdefault(case.spec(settings.where).problem, []).append(number)
@@ -69,7 +69,9 @@ def spaces(cases: Sequence[BenchCase], settings: Settings) -> dict[int, Space]:
             key = tuple(sizes_of(problem, cases[number]).items())
             if key in rows:
                 found[number] = recorded(rows[key], wanted[key], problem, settings)
-    return found
+    rest = [number for number in range(len(cases)) if number not in found]
+    more = portfolio.spaces([cases[number] for number in rest], settings)
+    return found | {rest[place]: made for place, made in more.items()}
 
 
 Sizes = tuple[tuple[str, int], ...]
@@ -100,7 +102,7 @@ def recorded(row: Row, wanted: Sequence[Schedule], problem: Problem, settings: S
     for schedule in [*(_schedule(text, row, problem, where) for text in chosen), *wanted]:
         if schedule is not None and choose.takes(schedule, problem, where, row.sizes):
             given[schedule] = None
-    return Space(list(given))
+    return Space(list(given), recorded=True)
 
 
 def _schedule(text: str, row: Row, problem: Problem, where: Target) -> Schedule | None:

@@ -36,7 +36,7 @@ def row_of(
     }
     failed = sum(not o.ok for o in search.outcomes.values())
     tried = len(search.known())
-    of = "recorded timed again" if settings.refresh else "tried"
+    of = "recorded timed again" if search.recorded else "tried"
     speedup = statistics.median(ratios)
     confirmed = {n: statistics.median(final.ratios[n]) for n in found.names if n in final.ratios}
     speedups = worth_keeping(search, speedup) | confirmed

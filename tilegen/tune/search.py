@@ -68,6 +68,7 @@ class Search:
         ranked: whether the space is in the order of a model's estimates, best first.
         tell: called after each trial.
         strategy: what proposes candidates where no model ranks the space: one of STRATEGIES.
+        recorded: whether a row recorded the space, which is then not searched but timed together.
         outcomes: results by candidate.
         right: candidates that were built and verified without a trial.
     """
@@ -84,6 +85,7 @@ class Search:
     ranked: bool = False
     tell: Tell = lambda _: None
     strategy: str = "neighbours"
+    recorded: bool = False
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     right: set[int] = field(default_factory=set)
     _candidates: dict[int, Candidate] = field(default_factory=dict)

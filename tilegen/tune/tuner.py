@@ -99,7 +99,7 @@ class Tuner:
         for search, row in zip(searches, kept):
             if row is None:
                 planned = search.planned(settings.budget, settings.seed)
-                search.prefetch(range(len(search.schedules)) if settings.refresh else planned)
+                search.prefetch(range(len(search.schedules)) if search.recorded else planned)
         found: list[Tuned | Confirmed] = []
         try:
             for search, row in zip(searches, kept):
@@ -151,6 +151,7 @@ class Tuner:
             space.ranked,
             tell,
             settings.strategy,
+            space.recorded,
         )
 
     def _fresh(self, search: Search) -> Row | None:
@@ -171,9 +172,9 @@ class Tuner:
         """Search, and time the best together; of recorded schedules, and of a few, all that are right."""
         settings = self.settings
         places = range(len(search.schedules))
-        if not settings.refresh:
+        if not search.recorded:
             places = search.planned(settings.budget, settings.seed)
-        if settings.refresh or settings.portfolio and len(places) <= TOGETHER:
+        if search.recorded or settings.portfolio and len(places) <= TOGETHER:
             chosen = search.check([0, *places])
             if chosen[:1] != [0]:
                 why = search.outcomes[0]
