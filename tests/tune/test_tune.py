@@ -320,11 +320,13 @@ def test_show_prints_geometric_means_and_what_is_stale(tilegen, tmp_path):
     poor = "packed tile=32x32x32 micro=8x8 unroll=4"
     path = files.table_path(tmp_path / "tuning", "some-cpu", "gemm")
     other = row(8, poor, speedup=2.0, speedups={poor: 2.0, OTHER: 1.9})
-    files.update(path, [other, row(64, speedup=0.5, digest="0123456789ab")])
+    stale = row(64, speedup=0.5, digest="0123456789ab")
+    files.update(path, [other, stale, row(8, speedup=1.0, problem="dtype=f32 layout=nn")])
     ran = tilegen("tune", "--show")
     assert ran.status == 0
-    assert "geometric mean of 2 rows: 1.000 of the default, 0.500 of the best peer" in ran.out
-    assert "kernels have changed: 1 row on portable; tilegen tune --refresh" in ran.out
+    assert "geometric mean of 3 rows: 1.000 of the default, 0.500 of the best peer" in ran.out
+    assert "each C signature: 3 of 3 sizes of 2 signatures within 3%" in ran.out
+    assert "kernels have changed: 2 rows on portable; tilegen tune --refresh" in ran.out
     served = "dtype=f32 on portable, 2 sizes: 2 kernels serve all within 3% of the best kernel"
     assert served in ran.out.replace("\n", " ")
 

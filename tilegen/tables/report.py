@@ -67,29 +67,34 @@ def _stale(table: Table) -> list[str]:
 
 
 def _covers(rows: Sequence[Row]) -> list[str]:
-    """For each problem with several rows, of one type and layout, how few kernels serve them all."""
+    """How few kernels serve all sizes of a problem: of one type, layout and epilogue, so of one C signature."""
     groups: dict[tuple[str, str, int], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.problem, row.target, row.threads), []).append(row)
-    lines = []
-    for (problem, where, threads), members in groups.items():
-        if len(members) < 2:
-            continue
+    several = {key: members for key, members in groups.items() if len(members) > 1}
+    lines, served = [], len(groups) - len(several)
+    for (problem, where, threads), members in several.items():
+        few = cover.smallest(members, FEW, WITHIN)
+        losses = [min(lookup.loss(s, row) for s in few.schedules) for row in members]
+        served += sum(x <= WITHIN for x in losses)
+        beside = f" with {threads} threads" * (threads > 1)
         lines.append(
-            f"  {problem or 'defaults'} on {where}{f' with {threads} threads' * (threads > 1)}, {len(members)} "
-            f"sizes: {_served(members)}"
+            f"  {problem or 'defaults'} on {where}{beside}, {len(members)} sizes: "
+            f"{_served(members, len(few.schedules), losses)}"
+        )
+    if len(groups) > 1:
+        lines.append(
+            f"  in all, {FEW} kernels at most for each C signature: {served} of {len(rows)} sizes of "
+            f"{len(groups)} signatures within {WITHIN:.0%}"
         )
     return lines
 
 
-def _served(rows: Sequence[Row]) -> str:
+def _served(rows: Sequence[Row], few: int, losses: Sequence[float]) -> str:
     """How many sizes few kernels serve, what is lost there, and how many kernels serve all."""
-    few = cover.smallest(rows, FEW, WITHIN)
-    losses = [min(lookup.loss(s, row) for s in few.schedules) for row in rows]
     inside = sum(x <= WITHIN for x in losses)
     known = [x for x in losses if math.isfinite(x)]
-    one = len(few.schedules) == 1
-    text = f"{len(few.schedules)} kernel{'' if one else 's'} serve{'s' if one else ''} "
+    text = f"{few} kernel{'s serve' if few > 1 else ' serves'} "
     text += "all" if inside == len(rows) else f"{inside}"
     text += f" within {WITHIN:.0%} of the best kernel at each "
     text += f"(worst {max(known):.1%}, mean {statistics.mean(known):.1%}"
