@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import itertools
 import shutil
 import subprocess
 
@@ -85,6 +86,17 @@ def test_many_rows_get_comparisons_one_after_the_other():
     grown = tree.grow(rows, [SMALL, OTHER, WIDE])
     assert isinstance(grown, tree.Split) and (grown.size, grown.limit) == ("m", 32)
     assert tree.worst(grown) == 0.0 and len(tree.leaves(grown)) == 2
+
+
+def test_a_comparison_is_chosen_with_the_next_one_in_view():
+    """SMALL is best where both sizes are small or both large: no comparison helps before a second one does."""
+    rows = []
+    for m, n in itertools.product((1, 2, 4, 8, 100, 200, 400, 800), (1, 2, 400, 800)):
+        best, other = (SMALL, OTHER) if (m < 100) == (n < 100) else (OTHER, SMALL)
+        speedups = {best: 1.5, other: 1.0}
+        rows.append(row(m, best, speedup=1.5, speedups=speedups, sizes={"m": m, "n": n, "k": 64}))
+    grown = tree.grow(rows, [SMALL, OTHER])
+    assert tree.worst(grown) == 0.0 and len(tree.leaves(grown)) == 4
 
 
 def test_the_tree_uses_one_readable_comparison_where_one_suffices():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilegen.tables import lookup
@@ -16,7 +18,7 @@ MOST_DEPTH = 3
 # Above this many rows comparisons are chosen one after the other, as deep as this, until so little is lost; a row that
 # loses more weighs so much more.
 MOST_ROWS = 16
-GREEDY_DEPTH = 7
+GREEDY_DEPTH = 9
 ENOUGH = 0.03
 OUTSIDE = 0.05
 
@@ -65,7 +67,7 @@ def loss(schedule: str, row: Row) -> float:
 def grow(rows: Sequence[Row], schedules: Sequence[str], depth: int = MOST_DEPTH) -> Tree:
     """The best tree of at most `depth` comparisons on a path: least worst loss, fewest leaves, least mean.
 
-    Of many rows, each comparison is the one that leaves the least loss in all, one after the other.
+    Of many rows, comparisons are chosen one after the other, each with the next one on either side in view.
     """
     if len(rows) > MOST_ROWS:
         losses = {(s, row.key): _weight(loss(s, row)) for s in schedules for row in rows}
@@ -101,30 +103,57 @@ def _grow(
 
 
 def _greedy(
-    rows: tuple[Row, ...],
-    schedules: tuple[str, ...],
+    rows: Sequence[Row],
+    schedules: Sequence[str],
     depth: int,
     losses: Mapping[tuple[str, Key], float],
 ) -> Tree:
-    def lost(side: Sequence[Row]) -> tuple[float, str]:
-        return min((sum(losses[s, row.key] for row in side), s) for s in schedules)
-
-    total, schedule = lost(rows)
+    """The tree whose every comparison leaves the least loss once each side has been cut again at its best."""
+    total, schedule = min((sum(losses[s, row.key] for row in rows), s) for s in schedules)
+    leaf = Leaf(schedule, tuple(rows))
+    if not depth or max(losses[schedule, row.key] for row in rows) <= ENOUGH:
+        return leaf
     best: tuple[float, str, int] | None = None
-    if depth and max(losses[schedule, row.key] for row in rows) > ENOUGH:
-        for size in rows[0].sizes:
-            for limit in _limits(sorted({row.sizes[size] for row in rows})):
-                low = [r for r in rows if r.sizes[size] <= limit]
-                high = [r for r in rows if r.sizes[size] > limit]
-                made = lost(low)[0] + lost(high)[0]
-                if best is None or made < best[0]:
-                    best = made, size, limit
+    for _, size, limit in _cuts(rows, schedules, losses):
+        left = sum(_left(side, schedules, losses) for side in _sides(rows, size, limit))
+        if best is None or left < best[0]:
+            best = left, size, limit
     if best is None or best[0] > total - ENOUGH:
-        return Leaf(schedule, rows)
-    _, size, limit = best
-    sides = [[r for r in rows if (r.sizes[size] <= limit) == low] for low in (True, False)]
-    low, high = (_greedy(tuple(side), schedules, depth - 1, losses) for side in sides)
-    return Split(size, limit, low, high)
+        return leaf
+    sides = _sides(rows, *best[1:])
+    low, high = (_greedy(side, schedules, depth - 1, losses) for side in sides)
+    return Split(*best[1:], low, high)
+
+
+def _left(
+    rows: Sequence[Row], schedules: Sequence[str], losses: Mapping[tuple[str, Key], float]
+) -> float:
+    """The loss of rows with one schedule, or with two and the best comparison if that is worth it."""
+    alone = min(sum(losses[s, row.key] for row in rows) for s in schedules)
+    cut = min((cut[0] for cut in _cuts(rows, schedules, losses)), default=alone)
+    return min(alone, cut + ENOUGH)
+
+
+def _sides(rows: Sequence[Row], size: str, limit: int) -> tuple[list[Row], list[Row]]:
+    low = [row for row in rows if row.sizes[size] <= limit]
+    return low, [row for row in rows if row.sizes[size] > limit]
+
+
+def _cuts(
+    rows: Sequence[Row], schedules: Sequence[str], losses: Mapping[tuple[str, Key], float]
+) -> Iterator[tuple[float, str, int]]:
+    """Every comparison that parts rows: the loss with the best schedule on either side, size and limit."""
+    for size in rows[0].sizes:
+        ordered = sorted(rows, key=lambda row: row.sizes[size])
+        sums = [
+            list(itertools.accumulate((losses[s, row.key] for row in ordered), initial=0.0))
+            for s in schedules
+        ]
+        extents = [row.sizes[size] for row in ordered]
+        for limit in _limits(sorted(set(extents))):
+            place = bisect.bisect_right(extents, limit)
+            high = min(known[-1] - known[place] for known in sums)
+            yield min(known[place] for known in sums) + high, size, limit
 
 
 def _leaf(rows: tuple[Row, ...], schedules: tuple[str, ...]) -> Leaf:
