@@ -17,6 +17,7 @@
 #include "c_openmp/gemm_f16_tn_3200x256x512_neon.h"
 #include "c_openmp/gemm_f32_tn_128x128x32.h"
 #include "c_openmp/gemm_f32_tn_2400x256x512_r6x64_x86_64_v4.h"
+#include "c_openmp/gemm_f32_tn_e005ef4_2400x256x512_r6x64_x86_64_v4.h"
 #include "c_openmp/gemm_f32_tt_bias_gelu_prepacked_2400x256x512_r6x64_x86_64_v4.h"
 #include "c_openmp/gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3.h"
 #include "c_openmp/gemm_f32_tt_skinny_48x2048x1024_r6x16_x86_64_v3.h"

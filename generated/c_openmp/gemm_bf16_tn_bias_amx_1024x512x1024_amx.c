@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  amx 1024x512x1024
-// Inputs    af2e5211000d  (command, templates and emitter)
-// Body      3db2a836988c  (everything below this comment)
+// Inputs    c0635f5b18cc  (command, templates and emitter)
+// Body      74edbd8d6743  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_amx_1024x512x1024_amx.h"
@@ -101,7 +101,7 @@ struct Block {
   int first, last;            // whether its sums start here, and whether they are complete after it
   const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
   Element *group;  // [depth / kTile][kGroupM][kStep], packed rows of A
-  Sum *sums;  // [rows][kBlockN], or one [kMicroM][kMicroN] when they start and end here
+  Sum *sums;  // tiles of [kMicroM][kMicroN], kBlockN / kMicroN side by side; or one of them
 };
 
 static inline int64_t smaller(int64_t a, int64_t b) {
@@ -185,10 +185,10 @@ static inline void end_tiles(void) {
 // tile, which the first block of K starts from 0. What to skip is known where this is inlined.
 static inline __attribute__((always_inline)) void multiply(
     int two_rows, int two_cols, int64_t depth, const Element *a, int64_t lda, const Factor *sliver,
-    int first, Sum *tile, int64_t row_of_sums) {
-  Sum *const lower = tile + kTile * row_of_sums;
+    int first, Sum *tile) {
+  Sum *const lower = tile + kTile * kMicroN;
   const int64_t row_of_a = lda * (int64_t)sizeof(Element);
-  const int64_t row_of_b = kMicroN * sizeof(Factor), row = row_of_sums * (int64_t)sizeof(Sum);
+  const int64_t row_of_b = kMicroN * sizeof(Factor), row = kMicroN * sizeof(Sum);
   // The compiler does not see what loads of tiles read: no write may wait past this line.
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
   _tile_zero(0);
@@ -239,15 +239,15 @@ static inline __attribute__((always_inline)) void multiply(
 
 // Choose the body whose constants fit: edges of the result cost a half or a quarter.
 static void multiply_tile(int rows, int width, int64_t depth, const Element *a, int64_t lda,
-                          const Factor *sliver, int first, Sum *tile, int64_t row_of_sums) {
+                          const Factor *sliver, int first, Sum *tile) {
   if (rows > kTile && width > kTile) {
-    multiply(1, 1, depth, a, lda, sliver, first, tile, row_of_sums);
+    multiply(1, 1, depth, a, lda, sliver, first, tile);
   } else if (rows > kTile) {
-    multiply(1, 0, depth, a, lda, sliver, first, tile, row_of_sums);
+    multiply(1, 0, depth, a, lda, sliver, first, tile);
   } else if (width > kTile) {
-    multiply(0, 1, depth, a, lda, sliver, first, tile, row_of_sums);
+    multiply(0, 1, depth, a, lda, sliver, first, tile);
   } else {
-    multiply(0, 0, depth, a, lda, sliver, first, tile, row_of_sums);
+    multiply(0, 0, depth, a, lda, sliver, first, tile);
   }
 }
 
@@ -441,10 +441,10 @@ static inline void store_result(const struct Epilogue *e, int64_t m, int64_t n,
 
 // Turn the sums of a tile at (i, j) of the block into results.
 static void store_tile(const struct Call *call, const struct Block *block, int64_t i, int64_t j,
-                       int rows, int cols, const Sum *tile, int64_t row_of_sums) {
+                       int rows, int cols, const Sum *tile) {
   const struct Epilogue epilogue = call->epilogue;
   for (int row = 0; row < rows; ++row) {
-    const Sum *sums = tile + row * row_of_sums;
+    const Sum *sums = tile + row * kMicroN;
     const int64_t m = block->m + i + row, n = block->n + j;
 #pragma omp simd
     for (int col = 0; col < cols; ++col) {
@@ -458,14 +458,13 @@ static void store_tile(const struct Call *call, const struct Block *block, int64
 static void sweep_slivers(const struct Call *call, const struct Block *block, int64_t i, int rows,
                           const Element *a, int64_t lda) {
   const int alone = block->first && block->last;
-  const int64_t row_of_sums = alone ? kMicroN : kBlockN;
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int width = (int)smaller(kMicroN, block->cols - j);
-    Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j;
+    Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j * kMicroM;
     const Factor *sliver = block->panel + j * block->depth;
-    multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile, row_of_sums);
+    multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile);
     if (block->last) {
-      store_tile(call, block, i, j, rows, width, tile, row_of_sums);
+      store_tile(call, block, i, j, rows, width, tile);
     }
   }
 }
@@ -513,7 +512,7 @@ static inline size_t lines(int64_t elements, size_t size) {
 // No more than the sizes of the call need.
 static struct Memory memory_of(const struct Call *call) {
   const int64_t depth = smaller(call->k, kBlockK);
-  const int64_t rows = smaller(pieces(call->m, kMicroM) * kMicroM, kBlockM);
+  const int64_t rows = pieces(smaller(call->m, kBlockM), kMicroM) * kMicroM;
   struct Memory bytes;
   const int64_t cols = smaller(pieces(call->n, kMicroN) * kMicroN, kBlockN);
   bytes.panel = lines(depth * cols, sizeof(Factor));
@@ -740,9 +739,10 @@ int tilegen_gemm_bf16_tn_bias_amx_1024x512x1024_amx(
   // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
   const size_t each = bytes_of(&call);
+  const size_t all = each * (size_t)threads;
   char small[kSmallBytes] __attribute__((aligned(kLine)));
-  const int fits = threads == 1 && each <= kSmallBytes;
-  char *memory = fits ? small : (char *)aligned_alloc(kLine, each * (size_t)threads);
+  const int fits = threads == 1 && all <= kSmallBytes;
+  char *memory = fits ? small : (char *)aligned_alloc(kLine, all);
   if (memory == NULL) {
     return ENOMEM;
   }

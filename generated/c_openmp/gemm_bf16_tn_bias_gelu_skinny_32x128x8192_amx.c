@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 32x128x8192
-// Inputs    4ccd5e03391c  (command, templates and emitter)
+// Inputs    6dc28cd9acda  (command, templates and emitter)
 // Body      1a0c6da09864  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 48x252x1024 r8x3
-// Inputs    cd625bb9e359  (command, templates and emitter)
-// Body      d6e1e371dfc7  (everything below this comment)
+// Inputs    e3b7e7a1533e  (command, templates and emitter)
+// Body      216224deb34d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_skinny_48x252x1024_r8x3_x86_64_v4.h"
@@ -284,10 +284,10 @@ static inline void store_result(const struct Epilogue *e, int64_t m, int64_t n,
 
 // Turn the sums of a tile at (i, j) of the block into results.
 static void store_tile(const struct Call *call, const struct Block *block, int64_t i, int64_t j,
-                       int rows, int cols, const Sum *tile, int64_t row_of_sums) {
+                       int rows, int cols, const Sum *tile) {
   const struct Epilogue epilogue = call->epilogue;
   for (int row = 0; row < rows; ++row) {
-    const Sum *sums = tile + row * row_of_sums;
+    const Sum *sums = tile + row * kBlockN;
     const int64_t m = block->m + i + row, n = block->n + j;
 #pragma omp simd
     for (int col = 0; col < cols; ++col) {
@@ -349,7 +349,7 @@ static void compute_strip(const struct Call *call, int64_t n_begin, int64_t n_en
       multiply_block(call, &block);
     }
     for (int64_t i = 0; i < block.rows; ++i) {
-      store_tile(call, &block, i, 0, 1, (int)block.cols, block.sums + i * kBlockN, kBlockN);
+      store_tile(call, &block, i, 0, 1, (int)block.cols, block.sums + i * kBlockN);
     }
   }
 }

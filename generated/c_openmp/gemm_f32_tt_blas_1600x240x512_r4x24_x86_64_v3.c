@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  1600x240x512 r4x24
-// Inputs    de8ed5ed4809  (command, templates and emitter)
-// Body      c6c84013da29  (everything below this comment)
+// Inputs    c0463107845b  (command, templates and emitter)
+// Body      6df4e6f10f88  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3.h"
@@ -96,7 +96,7 @@ struct Block {
   int64_t rows, cols, depth;  // what it covers
   int first, last;            // whether its sums start here, and whether they are complete after it
   const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
-  Sum *sums;  // [rows][kBlockN], or one [kMicroM][kMicroN] when they start and end here
+  Sum *sums;  // tiles of [kMicroM][kMicroN], kBlockN / kMicroN side by side; or one of them
   int plain;  // whether whole slivers of B are multiplied where they lie
 };
 
@@ -124,14 +124,14 @@ typedef Factor VectorAt
 // from 0. Both counts are constants where this is inlined, so that the sums stay in registers.
 static inline __attribute__((always_inline)) void multiply(
     int rows, int vectors, int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
-    int64_t row_of_b, int first, Sum *tile, int64_t row_of_sums) {
+    int64_t row_of_b, int first, Sum *tile) {
   Vector sum[kMicroM][kVectors];  // [rows][vectors]
 #pragma GCC unroll 4
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 3
     for (int v = 0; v < vectors; ++v) {
       const Vector zero = {0};
-      sum[i][v] = first ? zero : *(const Vector *)(tile + i * row_of_sums + v * kLanes);
+      sum[i][v] = first ? zero : *(const Vector *)(tile + i * kMicroN + v * kLanes);
     }
   }
 #pragma GCC unroll 4
@@ -153,7 +153,7 @@ static inline __attribute__((always_inline)) void multiply(
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 3
     for (int v = 0; v < vectors; ++v) {
-      *(Vector *)(tile + i * row_of_sums + v * kLanes) = sum[i][v];
+      *(Vector *)(tile + i * kMicroN + v * kLanes) = sum[i][v];
     }
   }
 }
@@ -161,35 +161,34 @@ static inline __attribute__((always_inline)) void multiply(
 // Choose the body whose constants fit: edges of the result cost what they hold, not a full tile.
 static inline __attribute__((always_inline)) void multiply_rows(
     int rows, int width, int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
-    int64_t row_of_b, int first, Sum *tile, int64_t row_of_sums) {
+    int64_t row_of_b, int first, Sum *tile) {
   switch ((width + kLanes - 1) / kLanes) {
     case 1:
-      multiply(rows, 1, depth, a, lda, sliver, row_of_b, first, tile, row_of_sums);
+      multiply(rows, 1, depth, a, lda, sliver, row_of_b, first, tile);
       break;
     case 2:
-      multiply(rows, 2, depth, a, lda, sliver, row_of_b, first, tile, row_of_sums);
+      multiply(rows, 2, depth, a, lda, sliver, row_of_b, first, tile);
       break;
     default:
-      multiply(rows, 3, depth, a, lda, sliver, row_of_b, first, tile, row_of_sums);
+      multiply(rows, 3, depth, a, lda, sliver, row_of_b, first, tile);
       break;
   }
 }
 
 static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, int64_t lda,
-                          const Factor *sliver, int64_t row_of_b, int first, Sum *tile,
-                          int64_t row_of_sums) {
+                          const Factor *sliver, int64_t row_of_b, int first, Sum *tile) {
   switch (rows) {
     case 1:
-      multiply_rows(1, width, depth, a, lda, sliver, row_of_b, first, tile, row_of_sums);
+      multiply_rows(1, width, depth, a, lda, sliver, row_of_b, first, tile);
       break;
     case 2:
-      multiply_rows(2, width, depth, a, lda, sliver, row_of_b, first, tile, row_of_sums);
+      multiply_rows(2, width, depth, a, lda, sliver, row_of_b, first, tile);
       break;
     case 3:
-      multiply_rows(3, width, depth, a, lda, sliver, row_of_b, first, tile, row_of_sums);
+      multiply_rows(3, width, depth, a, lda, sliver, row_of_b, first, tile);
       break;
     default:
-      multiply_rows(4, width, depth, a, lda, sliver, row_of_b, first, tile, row_of_sums);
+      multiply_rows(4, width, depth, a, lda, sliver, row_of_b, first, tile);
       break;
   }
 }
@@ -242,10 +241,10 @@ static inline void store_result(const struct Epilogue *e, int64_t m, int64_t n,
 
 // Turn the sums of a tile at (i, j) of the block into results.
 static void store_tile(const struct Call *call, const struct Block *block, int64_t i, int64_t j,
-                       int rows, int cols, const Sum *tile, int64_t row_of_sums) {
+                       int rows, int cols, const Sum *tile) {
   const struct Epilogue epilogue = call->epilogue;
   for (int row = 0; row < rows; ++row) {
-    const Sum *sums = tile + row * row_of_sums;
+    const Sum *sums = tile + row * kMicroN;
     const int64_t m = block->m + i + row, n = block->n + j;
     const int whole = cols / kStoreLanes * kStoreLanes;
 #pragma omp simd
@@ -267,21 +266,19 @@ static void store_tile(const struct Call *call, const struct Block *block, int64
 static void sweep_slivers(const struct Call *call, const struct Block *block, int64_t i, int rows,
                           const Factor *a, int64_t lda) {
   const int alone = block->first && block->last;
-  const int64_t row_of_sums = alone ? kMicroN : kBlockN;
   const Element *b = call->b;
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int width = (int)smaller(kMicroN, block->cols - j);
-    Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j;
+    Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j * kMicroM;
     const Factor *sliver = block->panel + j * block->depth;
     int64_t row_of_b = kMicroN;
     if (block->plain && width == kMicroN) {
       sliver = b + block->k * call->ldb + block->n + j;
       row_of_b = call->ldb;
     }
-    multiply_tile(rows, width, block->depth, a, lda, sliver, row_of_b, block->first, tile,
-                  row_of_sums);
+    multiply_tile(rows, width, block->depth, a, lda, sliver, row_of_b, block->first, tile);
     if (block->last) {
-      store_tile(call, block, i, j, rows, width, tile, row_of_sums);
+      store_tile(call, block, i, j, rows, width, tile);
     }
   }
 }
@@ -308,7 +305,7 @@ static inline size_t lines(int64_t elements, size_t size) {
 // No more than the sizes of the call need.
 static struct Memory memory_of(const struct Call *call) {
   const int64_t depth = smaller(call->k, kBlockK);
-  const int64_t rows = smaller(call->m, kBlockM);
+  const int64_t rows = pieces(smaller(call->m, kBlockM), kMicroM) * kMicroM;
   struct Memory bytes;
   const int64_t cols = smaller(pieces(call->n, kMicroN) * kMicroN, kBlockN);
   bytes.panel = lines(depth * cols, sizeof(Factor));
@@ -496,9 +493,10 @@ int tilegen_gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3(
   // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
   const size_t each = bytes_of(&call);
+  const size_t all = each * (size_t)threads;
   char small[kSmallBytes] __attribute__((aligned(kLine)));
-  const int fits = threads == 1 && each <= kSmallBytes;
-  char *memory = fits ? small : (char *)aligned_alloc(kLine, each * (size_t)threads);
+  const int fits = threads == 1 && all <= kSmallBytes;
+  char *memory = fits ? small : (char *)aligned_alloc(kLine, all);
   if (memory == NULL) {
     return ENOMEM;
   }

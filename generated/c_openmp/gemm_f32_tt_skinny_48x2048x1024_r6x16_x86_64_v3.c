@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  skinny 48x2048x1024 r6x16
-// Inputs    6bd33c0ddc87  (command, templates and emitter)
-// Body      c297de550052  (everything below this comment)
+// Inputs    244d9f3439f5  (command, templates and emitter)
+// Body      81ca109df0d6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_skinny_48x2048x1024_r6x16_x86_64_v3.h"
@@ -240,10 +240,10 @@ static inline void store_result(const struct Epilogue *e, int64_t m, int64_t n,
 
 // Turn the sums of a tile at (i, j) of the block into results.
 static void store_tile(const struct Call *call, const struct Block *block, int64_t i, int64_t j,
-                       int rows, int cols, const Sum *tile, int64_t row_of_sums) {
+                       int rows, int cols, const Sum *tile) {
   const struct Epilogue epilogue = call->epilogue;
   for (int row = 0; row < rows; ++row) {
-    const Sum *sums = tile + row * row_of_sums;
+    const Sum *sums = tile + row * kBlockN;
     const int64_t m = block->m + i + row, n = block->n + j;
 #pragma omp simd
     for (int col = 0; col < cols; ++col) {
@@ -305,7 +305,7 @@ static void compute_strip(const struct Call *call, int64_t n_begin, int64_t n_en
       multiply_block(call, &block);
     }
     for (int64_t i = 0; i < block.rows; ++i) {
-      store_tile(call, &block, i, 0, 1, (int)block.cols, block.sums + i * kBlockN, kBlockN);
+      store_tile(call, &block, i, 0, 1, (int)block.cols, block.sums + i * kBlockN);
     }
   }
 }

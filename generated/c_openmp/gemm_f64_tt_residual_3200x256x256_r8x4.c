@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  3200x256x256 r8x4
-// Inputs    88ac7a3e91c3  (command, templates and emitter)
-// Body      9e84ebaa2827  (everything below this comment)
+// Inputs    892a457d9aea  (command, templates and emitter)
+// Body      22c1aab12dee  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f64_tt_residual_3200x256x256_r8x4.h"
@@ -85,7 +85,7 @@ struct Block {
   int64_t rows, cols, depth;  // what it covers
   int first, last;            // whether its sums start here, and whether they are complete after it
   const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
-  Sum *sums;  // [rows][kBlockN], or one [kMicroM][kMicroN] when they start and end here
+  Sum *sums;  // tiles of [kMicroM][kMicroN], kBlockN / kMicroN side by side; or one of them
 };
 
 static inline int64_t smaller(int64_t a, int64_t b) {
@@ -107,11 +107,11 @@ static inline int64_t even_part(int64_t extent, int64_t limit, int64_t unit) {
 // Multiply kMicroM rows of A by a sliver of B and add to the tile, which the first block of K
 // starts from 0.
 static void multiply_full(int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
-                          int first, Sum *tile, int64_t row_of_sums) {
+                          int first, Sum *tile) {
   Factor sum[kMicroM][kMicroN];
   for (int i = 0; i < kMicroM; ++i) {
     for (int j = 0; j < kMicroN; ++j) {
-      sum[i][j] = first ? 0 : tile[i * row_of_sums + j];
+      sum[i][j] = first ? 0 : tile[i * kMicroN + j];
     }
   }
   for (int64_t k = 0; k < depth; ++k) {
@@ -126,7 +126,7 @@ static void multiply_full(int64_t depth, const Factor *a, int64_t lda, const Fac
   }
   for (int i = 0; i < kMicroM; ++i) {
     for (int j = 0; j < kMicroN; ++j) {
-      tile[i * row_of_sums + j] = sum[i][j];
+      tile[i * kMicroN + j] = sum[i][j];
     }
   }
 }
@@ -150,14 +150,14 @@ static void multiply_row(int64_t depth, const Factor *a, const Factor *sliver, i
 }
 
 static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, int64_t lda,
-                          const Factor *sliver, int first, Sum *tile, int64_t row_of_sums) {
+                          const Factor *sliver, int first, Sum *tile) {
   (void)width;  // missing columns are 0 in the sliver
   if (rows == kMicroM) {
-    multiply_full(depth, a, lda, sliver, first, tile, row_of_sums);
+    multiply_full(depth, a, lda, sliver, first, tile);
     return;
   }
   for (int i = 0; i < rows; ++i) {
-    multiply_row(depth, a + i * lda, sliver, first, tile + i * row_of_sums);
+    multiply_row(depth, a + i * lda, sliver, first, tile + i * kMicroN);
   }
 }
 
@@ -201,10 +201,10 @@ static inline void store_result(const struct Epilogue *e, int64_t m, int64_t n,
 
 // Turn the sums of a tile at (i, j) of the block into results.
 static void store_tile(const struct Call *call, const struct Block *block, int64_t i, int64_t j,
-                       int rows, int cols, const Sum *tile, int64_t row_of_sums) {
+                       int rows, int cols, const Sum *tile) {
   const struct Epilogue epilogue = call->epilogue;
   for (int row = 0; row < rows; ++row) {
-    const Sum *sums = tile + row * row_of_sums;
+    const Sum *sums = tile + row * kMicroN;
     const int64_t m = block->m + i + row, n = block->n + j;
 #pragma omp simd
     for (int col = 0; col < cols; ++col) {
@@ -218,14 +218,13 @@ static void store_tile(const struct Call *call, const struct Block *block, int64
 static void sweep_slivers(const struct Call *call, const struct Block *block, int64_t i, int rows,
                           const Factor *a, int64_t lda) {
   const int alone = block->first && block->last;
-  const int64_t row_of_sums = alone ? kMicroN : kBlockN;
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int width = (int)smaller(kMicroN, block->cols - j);
-    Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j;
+    Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j * kMicroM;
     const Factor *sliver = block->panel + j * block->depth;
-    multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile, row_of_sums);
+    multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile);
     if (block->last) {
-      store_tile(call, block, i, j, rows, width, tile, row_of_sums);
+      store_tile(call, block, i, j, rows, width, tile);
     }
   }
 }
@@ -252,7 +251,7 @@ static inline size_t lines(int64_t elements, size_t size) {
 // No more than the sizes of the call need.
 static struct Memory memory_of(const struct Call *call) {
   const int64_t depth = smaller(call->k, kBlockK);
-  const int64_t rows = smaller(call->m, kBlockM);
+  const int64_t rows = pieces(smaller(call->m, kBlockM), kMicroM) * kMicroM;
   struct Memory bytes;
   const int64_t cols = smaller(pieces(call->n, kMicroN) * kMicroN, kBlockN);
   bytes.panel = lines(depth * cols, sizeof(Factor));
@@ -431,9 +430,10 @@ int tilegen_gemm_f64_tt_residual_3200x256x256_r8x4(
   // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
   const size_t each = bytes_of(&call);
+  const size_t all = each * (size_t)threads;
   char small[kSmallBytes] __attribute__((aligned(kLine)));
-  const int fits = threads == 1 && each <= kSmallBytes;
-  char *memory = fits ? small : (char *)aligned_alloc(kLine, each * (size_t)threads);
+  const int fits = threads == 1 && all <= kSmallBytes;
+  char *memory = fits ? small : (char *)aligned_alloc(kLine, all);
   if (memory == NULL) {
     return ENOMEM;
   }

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    c2bad0034af0  (command, templates and emitter)
-// Body      43f8cfd9cac5  (everything below this comment)
+// Inputs    85747ff9ed27  (command, templates and emitter)
+// Body      f8684bf442e2  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nn_2400x256x512_r6x64_x86_64_v4.h"
@@ -94,7 +94,7 @@ struct Block {
   int first, last;            // whether its sums start here, and whether they are complete after it
   const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
   Factor *group;  // [kGroupM][depth], packed rows of A
-  Sum *sums;  // [rows][kBlockN], or one [kMicroM][kMicroN] when they start and end here
+  Sum *sums;  // tiles of [kMicroM][kMicroN], kBlockN / kMicroN side by side; or one of them
   int64_t next_n, next_k, next_cols, next_depth;  // the next block of B
   int few;  // whether rows are so few that it is fetched ahead
 };
@@ -272,7 +272,7 @@ typedef int32_t Whole __attribute__((vector_size(64), may_alias));
 // from 0. Both counts are constants where this is inlined, so that the sums stay in registers.
 static inline __attribute__((always_inline)) void multiply(
     int rows, int vectors, int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
-    int first, Sum *tile, int64_t row_of_sums, int fetching, const struct Fetch *next) {
+    int first, Sum *tile, int fetching, const struct Fetch *next) {
   Vector sum[kMicroM][kVectors];  // [rows][vectors]
 #pragma GCC unroll 6
   for (int i = 0; i < rows; ++i) {
@@ -307,7 +307,7 @@ static inline __attribute__((always_inline)) void multiply(
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
       // The sums of a block of K are whole numbers below 2^24: exact so far, and from here on.
-      Whole *const total = (Whole *)(tile + i * row_of_sums + v * kLanes);
+      Whole *const total = (Whole *)(tile + i * kMicroN + v * kLanes);
       const Whole whole = __builtin_convertvector(sum[i][v], Whole);
       if (first) {
         *total = whole;
@@ -321,53 +321,51 @@ static inline __attribute__((always_inline)) void multiply(
 // Choose the body whose constants fit: edges of the result cost what they hold, not a full tile.
 static inline __attribute__((always_inline)) void multiply_rows(
     int rows, int width, int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
-    int first, Sum *tile, int64_t row_of_sums) {
+    int first, Sum *tile) {
   switch ((width + kLanes - 1) / kLanes) {
     case 1:
-      multiply(rows, 1, depth, a, lda, sliver, first, tile, row_of_sums, 0, NULL);
+      multiply(rows, 1, depth, a, lda, sliver, first, tile, 0, NULL);
       break;
     case 2:
-      multiply(rows, 2, depth, a, lda, sliver, first, tile, row_of_sums, 0, NULL);
+      multiply(rows, 2, depth, a, lda, sliver, first, tile, 0, NULL);
       break;
     case 3:
-      multiply(rows, 3, depth, a, lda, sliver, first, tile, row_of_sums, 0, NULL);
+      multiply(rows, 3, depth, a, lda, sliver, first, tile, 0, NULL);
       break;
     default:
-      multiply(rows, 4, depth, a, lda, sliver, first, tile, row_of_sums, 0, NULL);
+      multiply(rows, 4, depth, a, lda, sliver, first, tile, 0, NULL);
       break;
   }
 }
 
 static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, int64_t lda,
-                          const Factor *sliver, int first, Sum *tile,
-                          int64_t row_of_sums) {
+                          const Factor *sliver, int first, Sum *tile) {
   switch (rows) {
     case 1:
-      multiply_rows(1, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(1, width, depth, a, lda, sliver, first, tile);
       break;
     case 2:
-      multiply_rows(2, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(2, width, depth, a, lda, sliver, first, tile);
       break;
     case 3:
-      multiply_rows(3, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(3, width, depth, a, lda, sliver, first, tile);
       break;
     case 4:
-      multiply_rows(4, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(4, width, depth, a, lda, sliver, first, tile);
       break;
     case 5:
-      multiply_rows(5, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(5, width, depth, a, lda, sliver, first, tile);
       break;
     default:
-      multiply_rows(6, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(6, width, depth, a, lda, sliver, first, tile);
       break;
   }
 }
 
 // Multiply a full tile, and fetch a part of the next block of B meanwhile.
 static void multiply_and_fetch(int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
-                               int first, Sum *tile, int64_t row_of_sums,
-                               const struct Fetch *next) {
-  multiply(kMicroM, kVectors, depth, a, lda, sliver, first, tile, row_of_sums, 1, next);
+                               int first, Sum *tile, const struct Fetch *next) {
+  multiply(kMicroM, kVectors, depth, a, lda, sliver, first, tile, 1, next);
 }
 
 // Pack the block of B into slivers of kMicroN columns, each with K outermost. Columns that
@@ -394,10 +392,10 @@ static inline void store_result(const struct Epilogue *e, int64_t m, int64_t n,
 
 // Turn the sums of a tile at (i, j) of the block into results.
 static void store_tile(const struct Call *call, const struct Block *block, int64_t i, int64_t j,
-                       int rows, int cols, const Sum *tile, int64_t row_of_sums) {
+                       int rows, int cols, const Sum *tile) {
   const struct Epilogue epilogue = call->epilogue;
   for (int row = 0; row < rows; ++row) {
-    const Sum *sums = tile + row * row_of_sums;
+    const Sum *sums = tile + row * kMicroN;
     const int64_t m = block->m + i + row, n = block->n + j;
     const int whole = cols / kStoreLanes * kStoreLanes;
 #pragma omp simd
@@ -439,19 +437,18 @@ static inline struct Fetch share_of_next(const struct Call *call, const struct B
 static void sweep_slivers(const struct Call *call, const struct Block *block, int64_t i, int rows,
                           const Factor *a, int64_t lda) {
   const int alone = block->first && block->last;
-  const int64_t row_of_sums = alone ? kMicroN : kBlockN;
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int width = (int)smaller(kMicroN, block->cols - j);
-    Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j;
+    Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j * kMicroM;
     const Factor *sliver = block->panel + j * block->depth;
     const struct Fetch next = share_of_next(call, block, i, j);
     if (next.pace > 0 && width == kMicroN) {
-      multiply_and_fetch(block->depth, a, lda, sliver, block->first, tile, row_of_sums, &next);
+      multiply_and_fetch(block->depth, a, lda, sliver, block->first, tile, &next);
     } else {
-      multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile, row_of_sums);
+      multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile);
     }
     if (block->last) {
-      store_tile(call, block, i, j, rows, width, tile, row_of_sums);
+      store_tile(call, block, i, j, rows, width, tile);
     }
   }
 }
@@ -488,7 +485,7 @@ static inline size_t lines(int64_t elements, size_t size) {
 // No more than the sizes of the call need.
 static struct Memory memory_of(const struct Call *call) {
   const int64_t depth = smaller(call->k, kBlockK);
-  const int64_t rows = smaller(call->m, kBlockM);
+  const int64_t rows = pieces(smaller(call->m, kBlockM), kMicroM) * kMicroM;
   struct Memory bytes;
   const int64_t cols = smaller(pieces(call->n, kMicroN) * kMicroN, kBlockN);
   bytes.panel = lines(depth * cols, sizeof(Factor));
@@ -690,9 +687,10 @@ int tilegen_gemm_i8_nn_2400x256x512_r6x64_x86_64_v4(
   // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
   const size_t each = bytes_of(&call);
+  const size_t all = each * (size_t)threads;
   char small[kSmallBytes] __attribute__((aligned(kLine)));
-  const int fits = threads == 1 && each <= kSmallBytes;
-  char *memory = fits ? small : (char *)aligned_alloc(kLine, each * (size_t)threads);
+  const int fits = threads == 1 && all <= kSmallBytes;
+  char *memory = fits ? small : (char *)aligned_alloc(kLine, all);
   if (memory == NULL) {
     return ENOMEM;
   }

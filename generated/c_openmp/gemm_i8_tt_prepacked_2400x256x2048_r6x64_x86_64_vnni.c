@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x2048 r6x64
-// Inputs    222e7ea4343d  (command, templates and emitter)
-// Body      1764719a2b4d  (everything below this comment)
+// Inputs    177425992b02  (command, templates and emitter)
+// Body      db7bf2b2d567  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_tt_prepacked_2400x256x2048_r6x64_x86_64_vnni.h"
@@ -102,7 +102,7 @@ struct Block {
   int first, last;            // whether its sums start here, and whether they are complete after it
   const Factor *panel;  // [cols / kMicroN][call->k][kMicroN], the packed block of B
   Factor *group;  // [kGroupM][depth], packed rows of A
-  Sum *sums;  // [rows][kBlockN], or one [kMicroM][kMicroN] when they start and end here
+  Sum *sums;  // tiles of [kMicroM][kMicroN], kBlockN / kMicroN side by side; or one of them
 };
 
 static inline int64_t smaller(int64_t a, int64_t b) {
@@ -137,14 +137,14 @@ static inline Vector multiply_add(Vector sum, Vector b, Factor a) {
 // from 0. Both counts are constants where this is inlined, so that the sums stay in registers.
 static inline __attribute__((always_inline)) void multiply(
     int rows, int vectors, int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
-    int first, Sum *tile, int64_t row_of_sums) {
+    int first, Sum *tile) {
   Vector sum[kMicroM][kVectors];  // [rows][vectors]
 #pragma GCC unroll 6
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
       const Vector zero = {0};
-      const Vector before = first ? zero : *(const Vector *)(tile + i * row_of_sums + v * kLanes);
+      const Vector before = first ? zero : *(const Vector *)(tile + i * kMicroN + v * kLanes);
       sum[i][v] = before + a[i * lda + depth];
     }
   }
@@ -167,7 +167,7 @@ static inline __attribute__((always_inline)) void multiply(
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
-      *(Vector *)(tile + i * row_of_sums + v * kLanes) = sum[i][v];
+      *(Vector *)(tile + i * kMicroN + v * kLanes) = sum[i][v];
     }
   }
 }
@@ -175,44 +175,43 @@ static inline __attribute__((always_inline)) void multiply(
 // Choose the body whose constants fit: edges of the result cost what they hold, not a full tile.
 static inline __attribute__((always_inline)) void multiply_rows(
     int rows, int width, int64_t depth, const Factor *a, int64_t lda, const Factor *sliver,
-    int first, Sum *tile, int64_t row_of_sums) {
+    int first, Sum *tile) {
   switch ((width + kLanes - 1) / kLanes) {
     case 1:
-      multiply(rows, 1, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply(rows, 1, depth, a, lda, sliver, first, tile);
       break;
     case 2:
-      multiply(rows, 2, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply(rows, 2, depth, a, lda, sliver, first, tile);
       break;
     case 3:
-      multiply(rows, 3, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply(rows, 3, depth, a, lda, sliver, first, tile);
       break;
     default:
-      multiply(rows, 4, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply(rows, 4, depth, a, lda, sliver, first, tile);
       break;
   }
 }
 
 static void multiply_tile(int rows, int width, int64_t depth, const Factor *a, int64_t lda,
-                          const Factor *sliver, int first, Sum *tile,
-                          int64_t row_of_sums) {
+                          const Factor *sliver, int first, Sum *tile) {
   switch (rows) {
     case 1:
-      multiply_rows(1, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(1, width, depth, a, lda, sliver, first, tile);
       break;
     case 2:
-      multiply_rows(2, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(2, width, depth, a, lda, sliver, first, tile);
       break;
     case 3:
-      multiply_rows(3, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(3, width, depth, a, lda, sliver, first, tile);
       break;
     case 4:
-      multiply_rows(4, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(4, width, depth, a, lda, sliver, first, tile);
       break;
     case 5:
-      multiply_rows(5, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(5, width, depth, a, lda, sliver, first, tile);
       break;
     default:
-      multiply_rows(6, width, depth, a, lda, sliver, first, tile, row_of_sums);
+      multiply_rows(6, width, depth, a, lda, sliver, first, tile);
       break;
   }
 }
@@ -284,10 +283,10 @@ static inline void store_result(const struct Epilogue *e, int64_t m, int64_t n,
 
 // Turn the sums of a tile at (i, j) of the block into results.
 static void store_tile(const struct Call *call, const struct Block *block, int64_t i, int64_t j,
-                       int rows, int cols, const Sum *tile, int64_t row_of_sums) {
+                       int rows, int cols, const Sum *tile) {
   const struct Epilogue epilogue = call->epilogue;
   for (int row = 0; row < rows; ++row) {
-    const Sum *sums = tile + row * row_of_sums;
+    const Sum *sums = tile + row * kMicroN;
     const int64_t m = block->m + i + row, n = block->n + j;
     const int whole = cols / kStoreLanes * kStoreLanes;
 #pragma omp simd
@@ -309,14 +308,13 @@ static void store_tile(const struct Call *call, const struct Block *block, int64
 static void sweep_slivers(const struct Call *call, const struct Block *block, int64_t i, int rows,
                           const Factor *a, int64_t lda) {
   const int alone = block->first && block->last;
-  const int64_t row_of_sums = alone ? kMicroN : kBlockN;
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int width = (int)smaller(kMicroN, block->cols - j);
-    Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j;
+    Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j * kMicroM;
     const Factor *sliver = block->panel + j * call->k;
-    multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile, row_of_sums);
+    multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile);
     if (block->last) {
-      store_tile(call, block, i, j, rows, width, tile, row_of_sums);
+      store_tile(call, block, i, j, rows, width, tile);
     }
   }
 }
@@ -369,7 +367,7 @@ static inline size_t lines(int64_t elements, size_t size) {
 // No more than the sizes of the call need.
 static struct Memory memory_of(const struct Call *call) {
   const int64_t depth = smaller(call->k, kBlockK);
-  const int64_t rows = smaller(call->m, kBlockM);
+  const int64_t rows = pieces(smaller(call->m, kBlockM), kMicroM) * kMicroM;
   struct Memory bytes;
   bytes.sums = lines(call->k > kBlockK ? rows * kBlockN : kMicroM * kMicroN, sizeof(Sum));
   bytes.group = lines((depth + 1) * kGroupM, sizeof(Factor));
@@ -602,9 +600,10 @@ int tilegen_gemm_i8_tt_prepacked_2400x256x2048_r6x64_x86_64_vnni(
   // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
   const size_t each = bytes_of(&call);
+  const size_t all = each * (size_t)threads;
   char small[kSmallBytes] __attribute__((aligned(kLine)));
-  const int fits = threads == 1 && each <= kSmallBytes;
-  char *memory = fits ? small : (char *)aligned_alloc(kLine, each * (size_t)threads);
+  const int fits = threads == 1 && all <= kSmallBytes;
+  char *memory = fits ? small : (char *)aligned_alloc(kLine, all);
   if (memory == NULL) {
     return ENOMEM;
   }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from tilegen.emit import gemm_rows, gemm_vectors, tensors
@@ -23,17 +25,25 @@ def context(plan: Plan) -> dict[str, Any]:
     places = {t.name: tensors.element(t, f"{_STRUCT}{access}") for t in arrays}
     reads = {t.name: places[t.name] for t in arrays if t.is_read}
     scalars = {s.name: f"{_STRUCT}{access}{s.name}" for s in problem.scalars()}
+    specials = {name: name for name in problem.elements.specials}
+    stores = {t.name: places[t.name] for t in arrays if t.is_written}
+    if cuda:
+        stores |= gemm_rows.partial_stores(problem)
+    else:
+        partials = gemm_rows.partial_places(problem)
+        specials, stores = specials | partials["read"], stores | partials["write"]
     printed = print_statements(
-        problem.elements,
-        plan.target.backend,
-        {**{name: name for name in problem.elements.specials}, **reads, **scalars},
-        {t.name: places[t.name] for t in arrays if t.is_written}
-        | gemm_rows.partial_stores(problem),
+        problem.elements, plan.target.backend, {**specials, **reads, **scalars}, stores
     )
-    helpers = helper_texts([*plan.helpers, *printed.helpers], plan.target.backend)
+    row_names = gemm_rows.context(plan)
+    row_lines = [
+        part for t in row_names["rows"] for part in (t.start, t.joined, t.finished, t.store)
+    ]
+    stored = [name for t in row_names["rows"] for name in t.helpers]
+    helpers = helper_texts([*plan.helpers, *stored, *printed.helpers], plan.target.backend)
     needed = (
         *plan.includes,
-        *includes_for([*helpers, *printed.lines], plan.target.backend),
+        *includes_for([*helpers, *printed.lines, *row_lines], plan.target.backend),
     )
     names = {
         "computes": problem.title(),
@@ -41,6 +51,7 @@ def context(plan: Plan) -> dict[str, Any]:
         "helpers": helpers,
         "includes": _includes(problem, needed, cuda),
         "epilogue_body": printed.lines,
+        "unused_parameters": _unused(["e", *problem.indices], printed.lines),
         "epilogue_members": tensors.members(arrays, problem.scalars(), cuda),
         "epilogue_assignments": tensors.assignments(arrays, problem.scalars(), cuda),
         "result_parameters": ", ".join(f"int64_t {i}" for i in problem.indices),
@@ -51,10 +62,16 @@ def context(plan: Plan) -> dict[str, Any]:
             f" | {t.strides[0]}" for t in problem.tensors()[:2] if problem.batched
         ),
         "sum_length": _sum_length(problem),
-        **gemm_rows.context(plan),
+        **row_names,
     }
     width = getattr(plan, "epilogue_vector", 0)
     return names | (gemm_vectors.context(plan, arrays, places, width) if width else {})
+
+
+def _unused(names: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """Parameters that no line reads, as where every output is a value of the whole row."""
+    words = set(re.findall(r"\w+", " ".join(lines)))
+    return [name for name in names if name not in words]
 
 
 def _sum_length(problem: Gemm) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilegen.emit import tensors
-from tilegen.emit.c_expr import literal, print_expr
+from tilegen.emit.c_expr import ExpressionPrinter, dialect, literal, print_expr
 from tilegen.emit.sweeps import start_value
 from tilegen.formula import Name
 from tilegen.formula.typing import converted
@@ -21,10 +21,11 @@ class RowText:
 
     Attributes:
         partial, type, start: the variable of a part, its C type, its value over nothing.
-        parts: where the parts wait, [part][m], in the struct of the epilogue.
-        joined: `{partial}` combined with `other`, what another lane has.
-        finished: `{partial}` combined with the part of a row that the kernel of rows reads.
+        parts: where the parts wait, [part][m] (C: [m][part]), in the struct of the epilogue.
+        joined: what one lane has, `{partial}` (C: `lanes[i]`), combined with what another has.
+        finished: `{partial}` combined with the part of a row that is read where rows are finished.
         store: the statement that stores the row's value.
+        helpers: names of the functions that the store calls.
     """
 
     partial: str
@@ -34,13 +35,24 @@ class RowText:
     joined: str
     finished: str
     store: str
+    helpers: tuple[str, ...]
 
 
 def context(plan: Plan) -> dict[str, Any]:
-    """Template names of `cuda/parts/gemm_rows.cuh.j2`, and of the stores that reduce rows."""
+    """Template names of the parts `gemm_rows` of both backends, and of the stores that reduce rows."""
     problem: Gemm = plan.problem
+    cuda = plan.target.backend == "cuda"
     rows = problem.row_reductions
-    texts = [_text(problem, row) for row in rows]
+    texts = [_text(problem, row, cuda) for row in rows]
+    if not cuda:
+        return {
+            "rows": texts,
+            "row_parameters": "".join(f",\n{' ' * 32}{t.type} *{t.partial}" for t in texts),
+            "row_values": [
+                ("", " + parts")[i] if i < 2 else f" + {i} * parts" for i in range(len(rows))
+            ],
+            "row_count": len(rows),
+        }
     return {
         "rows": texts,
         "row_parameters": "".join(f",\n    {t.type} &{t.partial}" for t in texts),
@@ -63,8 +75,17 @@ def context(plan: Plan) -> dict[str, Any]:
 
 
 def partial_stores(problem: Gemm) -> dict[str, str]:
-    """Where the statements of one element put what they add to a row, by output."""
+    """Where the statements of one element in CUDA put what they add to a row, by output."""
     return {row.name: row.partial for row in problem.row_reductions}
+
+
+def partial_places(problem: Gemm) -> dict[str, dict[str, str]]:
+    """Where the statements of one element in C read and write what they add to a row: through a pointer."""
+    rows = problem.row_reductions
+    return {
+        "read": {row.partial: f"*{row.partial}" for row in rows},
+        "write": {row.name: f"*{row.partial}" for row in rows},
+    }
 
 
 def _start(number: int) -> str:
@@ -73,24 +94,26 @@ def _start(number: int) -> str:
     return f"row_parts{distance}"
 
 
-def _text(problem: Gemm, row: RowReduction) -> RowText:
+def _text(problem: Gemm, row: RowReduction, cuda: bool) -> RowText:
     kind = row.dtype
     tensor = next(t for t in problem.tensors() if t.name == row.name)
     parts = f"{row.name}_parts"
 
     def combined(mine: str, other: str) -> str:
         names = {row.partial: mine, "other": other}
-        return print_expr(row.combined(Name("other", dtype=kind)), "cuda", names)
+        return print_expr(row.combined(Name("other", dtype=kind)), backend, names)
 
-    value = print_expr(
-        converted(Name(row.partial, dtype=kind), row.store), "cuda", {row.partial: row.partial}
-    )
+    backend, struct = ("cuda", "e.") if cuda else ("c_openmp", "e->")
+    printer = ExpressionPrinter(dialect(backend), {row.partial: row.partial}, {}, frozenset())
+    value = printer.text(converted(Name(row.partial, dtype=kind), row.store))
+    read = f"{struct}{parts}[{'part * rows + m' if cuda else 'part'}]"
     return RowText(
         partial=row.partial,
-        type=kind.cuda,
+        type=kind.cuda if cuda else kind.c,
         start=literal(start_value(row.op, kind).value, kind),
         parts=parts,
-        joined=combined(row.partial, "other"),
-        finished=combined(row.partial, f"e.{parts}[part * rows + m]"),
-        store=f"{tensors.element(tensor, 'e.')} = {value};",
+        joined=combined(row.partial, "other") if cuda else combined("lanes[i]", "lanes[i + half]"),
+        finished=combined(row.partial, read),
+        store=f"{tensors.element(tensor, struct)} = {value};",
+        helpers=tuple(name for name in printer.used if not printer.dialect.is_library(name)),
     )

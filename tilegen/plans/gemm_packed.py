@@ -213,7 +213,7 @@ class PackedGemmPlan(Plan):
             call_arguments=(*sizes, "a", *a.strides, "b", *b.strides),
             panel_bytes=block_n * block_k * multiplied.bytes,
             group_bytes=group_m * block_k * multiplied.bytes,
-            sums_bytes=block_m * block_n * problem.accumulator.bytes,
+            sums_bytes=-(-block_m // micro_m) * micro_m * block_n * problem.accumulator.bytes,
         )
 
     def parts(self) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from tilegen.fields import option
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.base import Violation
 from tilegen.schedules.gemm_packed import WORKSPACE_BYTES, PackedGemm
-from tilegen.schedules.rules import no_rows
 from tilegen.targets import CpuTarget
 from tilegen.values import BF16, I8, Tile
 
@@ -60,7 +59,7 @@ class AmxGemm(PackedGemm):
             return Violation("dtype", f"the amx schedule multiplies bf16, i8, not {problem.dtype}")
         if "amx-tile" not in target.features:
             return Violation("target", f"the amx schedule needs amx-tile, which {target} lacks")
-        return no_rows(cls.name, problem)
+        return None
 
     @classmethod
     def default(cls, problem: Gemm, target: CpuTarget) -> AmxGemm:

@@ -12,7 +12,7 @@ from tilegen.problems.gemm import Gemm
 from tilegen.schedules.base import Schedule, Violation
 from tilegen.schedules.gemm_amx import AmxGemm, word
 from tilegen.schedules.gemm_packed import WORKSPACE_BYTES
-from tilegen.schedules.rules import tile_rank
+from tilegen.schedules.rules import no_rows, tile_rank
 from tilegen.targets import CpuTarget
 from tilegen.values import Tile
 
@@ -53,7 +53,7 @@ class AmxSkinnyGemm(Schedule):
                 f"the amx_skinny schedule reads A and B along K, layout tn, not {problem.layout}"
             )
             return Violation("layout", message)
-        return None
+        return no_rows(cls.name, problem)
 
     @classmethod
     def default(cls, problem: Gemm, target: CpuTarget) -> AmxSkinnyGemm:

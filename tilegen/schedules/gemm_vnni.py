@@ -11,7 +11,6 @@ from tilegen.fields import option
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.base import Violation
 from tilegen.schedules.gemm_packed import WORKSPACE_BYTES, PackedGemm
-from tilegen.schedules.rules import no_rows
 from tilegen.targets import CpuTarget
 from tilegen.values import I8, Tile
 
@@ -49,7 +48,7 @@ class VnniGemm(PackedGemm):
             return Violation("dtype", message)
         if "avx512vnni" not in target.features:
             return Violation("target", f"the vnni schedule needs avx512vnni, which {target} lacks")
-        return no_rows(cls.name, problem)
+        return None
 
     @classmethod
     def default(cls, problem: Gemm, target: CpuTarget) -> VnniGemm:
