@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 1024 columns
-// Inputs    1b5c8294ee3e  (command, templates and emitter)
-// Body      c03cddc10601  (everything below this comment)
+// Inputs    90f3fa838c06  (command, templates and emitter)
+// Body      34255eeb12cb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "rmsnorm_bf16.h"
@@ -162,7 +162,6 @@ static void compute_row(const Arguments *args, int64_t row, int streams) {
   const float row_rsqrt = rsqrt_f32(row_mean + args->eps);
 
   // Pass 2 of 2: store y.
-
   for (int64_t first = 0; first < args->n; first += kChunk) {
     const int64_t end = args->n - first < kChunk ? args->n : first + kChunk;
     prefetch(x_row + first, args->x_stride_m, sizeof(uint16_t), end - first);

@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 1024 columns
-// Inputs    a69a74565ea2  (command, templates and emitter)
-// Body      ada20050aaad  (everything below this comment)
+// Inputs    93b158811b93  (command, templates and emitter)
+// Body      ab77a4f0eae4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_x86_64_v4.h"
@@ -31,7 +31,7 @@
 // any number of threads.
 enum {
   kChunk = 1024,  // columns that are computed before they are stored
-  kLanes = 256,  // columns in turn of which the largest, or smallest, is found by itself
+  kStretch = 4096,  // columns of which a reduction has a result of its own
   kAhead = 1024,  // columns of the next row that are asked for at a time
   kRowBuffer = 65536,  // columns of a row of which intermediate values are kept
   kResultBytes = 4,  // of a column in all outputs
@@ -74,37 +74,19 @@ static inline float choose(int condition, float a, float b) {
   return float_of(choose_bits(condition, bits_of(a), bits_of(b)));
 }
 
-// The larger of a and b; NaN if either is NaN.
-static inline float maximum(float a, float b) {
-  return choose((b > a) | (b != b), b, a);
-}
-
-// e to the power x, within 1 ulp.
-static inline float exp_f32(float x) {
-  const float y = choose(x > -104.0f, x, -104.0f);
-  // x = n log(2) + r with |r| <= log(2) / 2; log(2) in two parts, the first exact in every product.
-  const float shifted = y * 1.44269502f + 0x1.8p23f;  // n is in its last bits
-  const float whole = shifted - 0x1.8p23f;
+// e to the power x for x <= 0, within 1 ulp; NaN stays NaN.
+static inline float exp_negative_f32(float x) {
+  const float y = choose(x < -104.0f, -104.0f, x);
+  // y = n log(2) + r with |r| <= log(2) / 2; log(2) in two parts, the first exact in every product.
+  const float shift = 0x1.8p23f + 191.0f;
+  const float shifted = y * 1.44269502f + shift;  // n + 191 is in its last bits
+  const float whole = shifted - shift;
   const float r = (y - whole * 0.693359375f) + whole * 2.12194442e-4f;
   float q = (1.38131424e-3f * r + 8.36941879e-3f) * r + 4.16684560e-2f;
   q = (q * r + 0.166665152f) * r + 0.49999994f;
   const float p = 1.0f + (r + r * r * q);
-  // n is added to the exponent; a result near 0 is made 2^64 times as large, and rounded once.
-  const int tiny = y < -87.0f;
-  const uint32_t power = (bits_of(shifted) << 23) + choose_bits(tiny, 64u << 23, 0u);
-  const float result = float_of(bits_of(p) + power) * choose(tiny, 0x1p-64f, 1.0f);
-  return choose(x <= 88.7228317f, result, x * INFINITY);
-}
-
-// The lanes of a maximum, taken together in halves.
-static float fold_maximum(float *lanes) {
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-#pragma omp simd
-    for (int lane = 0; lane < half; ++lane) {
-      lanes[lane] = maximum(lanes[lane], lanes[lane + half]);
-    }
-  }
-  return lanes[0];
+  // 2^(n + 64) is a float for every n; a result near 0 is rounded once.
+  return p * float_of(bits_of(shifted) << 23) * 0x1p-64f;
 }
 
 typedef long long Line __attribute__((vector_size(64)));
@@ -189,19 +171,18 @@ static void compute_row(const Arguments *args, int64_t row, int streams) {
   float e_kept[kRowBuffer];
 
   // Pass 1 of 3: row_max = max of x_mn.
-  float row_max_lanes[kLanes];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    row_max_lanes[lane] = -INFINITY;
-  }
-  for (int64_t first = 0; first < args->n; first += kLanes) {
-    const int64_t end = args->n - first < kLanes ? args->n : first + kLanes;
-#pragma omp simd
+  float row_max = -INFINITY;
+  int32_t row_max_nan = 0;
+  for (int64_t first = 0; first < args->n; first += kStretch) {
+    const int64_t end = args->n - first < kStretch ? args->n : first + kStretch;
+#pragma omp simd reduction(max : row_max) reduction(| : row_max_nan)
     for (int64_t column = first; column < end; ++column) {
       const float x_mn = x_row[column];
-      row_max_lanes[column - first] = maximum(row_max_lanes[column - first], x_mn);
+      row_max = x_mn > row_max ? x_mn : row_max;
+      row_max_nan |= x_mn != x_mn;
     }
   }
-  const float row_max = fold_maximum(row_max_lanes);
+  row_max = row_max_nan ? NAN : row_max;
 
   // Pass 2 of 3: row_sum = sum of e.
   float row_sum = 0.0f;
@@ -211,7 +192,7 @@ static void compute_row(const Arguments *args, int64_t row, int streams) {
 #pragma omp simd reduction(+ : row_sum)
     for (int64_t column = first; column < end; ++column) {
       const float x_mn = x_row[column];
-      const float e = exp_f32(x_mn - row_max);
+      const float e = exp_negative_f32(x_mn - row_max);
       e_kept[column] = e;
       row_sum += e;
     }
@@ -219,7 +200,6 @@ static void compute_row(const Arguments *args, int64_t row, int streams) {
   const float row_quotient = 1.0f / row_sum;
 
   // Pass 3 of 3: store y.
-
   for (int64_t first = 0; first < args->n; first += kChunk) {
     const int64_t end = args->n - first < kChunk ? args->n : first + kChunk;
     float y_chunk[kChunk];
@@ -242,19 +222,18 @@ static void compute_long_row(const Arguments *args, int64_t row, int streams) {
   float *y_row = args->y + row * args->y_stride_m;
 
   // Pass 1 of 3: row_max = max of x_mn.
-  float row_max_lanes[kLanes];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    row_max_lanes[lane] = -INFINITY;
-  }
-  for (int64_t first = 0; first < args->n; first += kLanes) {
-    const int64_t end = args->n - first < kLanes ? args->n : first + kLanes;
-#pragma omp simd
+  float row_max = -INFINITY;
+  int32_t row_max_nan = 0;
+  for (int64_t first = 0; first < args->n; first += kStretch) {
+    const int64_t end = args->n - first < kStretch ? args->n : first + kStretch;
+#pragma omp simd reduction(max : row_max) reduction(| : row_max_nan)
     for (int64_t column = first; column < end; ++column) {
       const float x_mn = x_row[column];
-      row_max_lanes[column - first] = maximum(row_max_lanes[column - first], x_mn);
+      row_max = x_mn > row_max ? x_mn : row_max;
+      row_max_nan |= x_mn != x_mn;
     }
   }
-  const float row_max = fold_maximum(row_max_lanes);
+  row_max = row_max_nan ? NAN : row_max;
 
   // Pass 2 of 3: row_sum = sum of e.
   float row_sum = 0.0f;
@@ -264,14 +243,13 @@ static void compute_long_row(const Arguments *args, int64_t row, int streams) {
 #pragma omp simd reduction(+ : row_sum)
     for (int64_t column = first; column < end; ++column) {
       const float x_mn = x_row[column];
-      const float e = exp_f32(x_mn - row_max);
+      const float e = exp_negative_f32(x_mn - row_max);
       row_sum += e;
     }
   }
   const float row_quotient = 1.0f / row_sum;
 
   // Pass 3 of 3: store y.
-
   for (int64_t first = 0; first < args->n; first += kChunk) {
     const int64_t end = args->n - first < kChunk ? args->n : first + kChunk;
     float y_chunk[kChunk];
@@ -279,7 +257,7 @@ static void compute_long_row(const Arguments *args, int64_t row, int streams) {
 #pragma omp simd
     for (int64_t column = first; column < end; ++column) {
       const float x_mn = x_row[column];
-      const float e = exp_f32(x_mn - row_max);
+      const float e = exp_negative_f32(x_mn - row_max);
       y_out[column - first] = e * row_quotient;
     }
     if (streams) {

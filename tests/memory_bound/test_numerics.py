@@ -84,6 +84,24 @@ def test_nan_reaches_maximum_minimum_and_argmax(at):
     assert np.array_equal(place, np.argmax(x, 1))
 
 
+def test_softmax_of_extreme_rows_is_what_numpy_gives():
+    x = np.zeros((6, 37), np.float32)
+    x[0] = np.linspace(-104.5, 0, 37)  # down to results that are subnormal, and nothing
+    x[1, :30] = -np.inf
+    x[2] = -np.inf
+    x[3, 7] = np.inf
+    x[4, 7] = np.uint32(0xFFC00001).view(np.float32)  # a NaN with its sign set
+    x[5, 7] = 3e38
+    with np.errstate(all="ignore"):
+        e = np.exp((x - x.max(1, keepdims=True)).astype(np.float64))
+        want = (e / e.sum(1, keepdims=True)).astype(np.float32)
+    got = rows("softmax", x)
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=3e-45)
+    text = next(iter(render(KernelSpec.make("softmax", "portable", {})).files.values()))
+    other = next(iter(render(KernelSpec.make("logsumexp", "portable", {})).files.values()))
+    assert "exp_negative_f32(x_mn - row_max)" in text and "exp_negative" not in other
+
+
 def test_argmax_takes_the_first_of_equal_elements_and_refuses_nothing():
     x = np.zeros((2, 1500), np.float32)
     x[0, [700, 1400]] = 1

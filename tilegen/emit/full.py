@@ -8,7 +8,8 @@ from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
 from tilegen.emit.elementwise import gapless
 from tilegen.emit.row_text import aligned_conditions, array_parameter
-from tilegen.emit.reductions_c import declared, loop_pragma
+from tilegen.emit.reductions_c import accumulation, loop_pragma, settled
+from tilegen.emit.rowwise_c import starts
 from tilegen.emit.rowwise_cuda import operation
 from tilegen.emit.sweeps import Sweeps, Writer, combined, index_lines, moved, partials_name, wrapped
 from tilegen.formula.nodes import Name
@@ -46,6 +47,7 @@ def context(plan: FullPartsPlan | FullLoopsPlan) -> dict[str, Any]:
         written=lambda name: name,
         source=access,
         along=order[-1:],
+        accumulate=None if cuda else lambda r: accumulation(writer, r, r.name),
     )
     text = made.text(0)
     texts = {i: f"{i}_index" for i in outer}
@@ -98,19 +100,20 @@ def context(plan: FullPartsPlan | FullLoopsPlan) -> dict[str, Any]:
             "aligned": aligned_conditions(plan, folded),
         }
     else:
-        kinds = dict.fromkeys((r.op, r.dtype) for r in program.reductions)
         names |= {
-            "declared_reductions": [
-                declared(writer, op, kind) for op, kind in kinds if op in ("max", "min")
-            ],
-            "pragma": loop_pragma(writer, sweep),
+            "pragma": loop_pragma(sweep.reductions),
             "starts": [r.start for r in text.reductions],
-            "combine_lines": [_combined(writer, r, "partial->", "") for r in sweep.reductions],
+            "chunk_starts": starts(writer, sweep),
+            "combine_lines": [
+                *settled(sweep.reductions),
+                *(_combined(writer, r, "partial->", "") for r in sweep.reductions),
+            ],
             "final_lines": [_combined(writer, r, "", "parts[part].") for r in sweep.reductions],
         }
     helpers = writer.helpers()
     lines = [*helpers, *names["members"], *row_lines, *text.lines, *finish, *text.row_stores]
     lines += [r.start for r in text.reductions]
+    lines += names.get("combine_lines", [])
     includes = set(includes_for(lines, plan.target.backend))
     includes |= {"<stddef.h>", "<stdint.h>"} if cuda else {"<errno.h>", "<stddef.h>", "<stdint.h>"}
     return names | {"helpers": helpers, "includes": sorted(includes)}

@@ -8,10 +8,10 @@ from typing import Any
 
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
-from tilegen.emit.reductions_c import fold_line, fold_text, has_lanes, loop_pragma
+from tilegen.emit.exponents import with_negative_exponents
+from tilegen.emit.reductions_c import accumulation, flag_type, loop_pragma, nan_flag, settled
 from tilegen.emit.row_text import row_base, row_statements
-from tilegen.emit.sweeps import PackText, ReductionText, Sweeps, Writer, moved
-from tilegen.emit.sweeps import row_indices, wrapped
+from tilegen.emit.sweeps import PackText, Sweeps, Writer, moved, row_indices, start_value, wrapped
 from tilegen.plans.rowwise_c import RowLoopsPlan
 from tilegen.problems.base import Tensor
 from tilegen.problems.passes import Pass, Program
@@ -24,21 +24,20 @@ class LoopText:
     """One pass in C.
 
     Attributes:
-        title, reductions, lines, stores, after, row_stores: as in `SweepText`.
+        title, lines, stores, after, row_stores: as in `SweepText`; `after` starts with what settles the reductions.
         segment_lines: statements at the start of each stretch of the last of several reduced indices.
         prefetches: requests for the row that comes next.
         step: the columns that it takes at a time.
         pragma: what stands before the loop over elements.
-        fold_lines: statements that take lanes together, where reductions are made in lanes.
+        starts: locals of the reductions.
     """
 
     title: str
-    reductions: tuple[ReductionText, ...]
+    starts: tuple[str, ...]
     segment_lines: tuple[str, ...]
     prefetches: tuple[str, ...]
     step: str
     pragma: str
-    fold_lines: tuple[str, ...]
     lines: tuple[str, ...]
     stores: tuple[PackText, ...]
     after: tuple[str, ...]
@@ -62,7 +61,7 @@ class FunctionText:
         swept = [
             x for s in self.sweeps for x in (*s.segment_lines, *s.lines, *s.after, *s.row_stores)
         ]
-        starts = [r.start for s in self.sweeps for r in s.reductions]
+        starts = [x for s in self.sweeps for x in s.starts]
         return [*self.row_lines, *self.kept_lines, *self.stores_before, *swept, *starts]
 
 
@@ -75,10 +74,6 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
     if keeps:
         functions.append(_function(writer, plan.long_program, False, "compute_long_row"))
     written = [t for t in problem.tensors() if t.is_written and problem.along[-1] in t.dims]
-    laned = [r for p in plan.short_program.passes if has_lanes(p) for r in p.reductions]
-    folds = [
-        fold_text(writer, op, kind) for op, kind in dict.fromkeys((r.op, r.dtype) for r in laned)
-    ]
     streams = "streams" if written else ""
     names = {
         "computes": problem.title(),
@@ -95,7 +90,6 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
             ),
         ],
         "row_functions": functions,
-        "folds": folds,
         "any_streams": streams,
         "any_prefetches": "prefetches" if any(s.prefetches for s in functions[0].sweeps) else "",
         "any_stretches": (
@@ -112,7 +106,6 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
     lines = [
         *helpers,
         *names["members"],
-        *(f.line for f in folds),
         *(x for f in functions for x in f.all_lines()),
     ]
     includes = {*includes_for(lines, "c_openmp"), "<errno.h>", "<stddef.h>", "<stdint.h>"}
@@ -127,7 +120,7 @@ def _segments(writer: Writer) -> str:
 
 
 def _function(writer: Writer, program: Program, keep: bool, name: str) -> FunctionText:
-    problem = writer.problem
+    problem, program = writer.problem, with_negative_exponents(program)
     segmented = len(problem.along) > 1
 
     def base(tensor):
@@ -149,26 +142,24 @@ def _function(writer: Writer, program: Program, keep: bool, name: str) -> Functi
         read=lambda x: f"{base(writer.tensor(x))}[column]",
         written=lambda x: f"{x}_out[column - first]",
         source=ARGS,
+        accumulate=lambda r: accumulation(writer, r, r.name),
     )
     kept = {n for p in program.passes for n in p.kept} if keep else set()
     types = {v.name: writer.dialect.type(v.dtype) for p in program.passes for v in p.values}
     sweeps = []
     for number, sweep in enumerate(program.passes):
-        lanes = has_lanes(sweep)
-        made.total = "{name}_lanes[column - first]" if lanes else "{name}"
         text = made.text(number)
         sweeps.append(
             LoopText(
                 title=text.title,
-                reductions=text.reductions,
+                starts=starts(writer, sweep),
                 segment_lines=_segment_lines(writer, sweep, made) if segmented else (),
                 prefetches=(ahead := _prefetches(writer, program, number)),
                 step=_step(sweep, bool(ahead)),
-                pragma="#pragma omp simd" if lanes else loop_pragma(writer, sweep),
-                fold_lines=tuple(fold_line(writer, r) for r in sweep.reductions if lanes),
+                pragma=loop_pragma(sweep.reductions),
                 lines=text.lines,
                 stores=loop_stores(writer, sweep, base),
-                after=text.after,
+                after=(*settled(sweep.reductions), *text.after),
                 row_stores=text.row_stores,
             )
         )
@@ -183,10 +174,19 @@ def _function(writer: Writer, program: Program, keep: bool, name: str) -> Functi
     )
 
 
+def starts(writer: Writer, sweep: Pass) -> tuple[str, ...]:
+    """The locals of a pass's reductions, as they are over nothing."""
+    lines = []
+    for r in sweep.reductions:
+        start = writer.expression(start_value(r.op, r.dtype))
+        lines.append(f"{writer.dialect.type(r.dtype)} {r.name} = {start};")
+        if nan_flag(r):
+            lines.append(f"{flag_type(r.dtype)} {nan_flag(r)} = 0;")
+    return tuple(lines)
+
+
 def _step(sweep: Pass, ahead: bool) -> str:
     """The columns that a pass takes at a time."""
-    if has_lanes(sweep):
-        return "kLanes"
     if sweep.stores:
         return "kChunk"
     return "kAhead" if ahead else "kStretch"

@@ -184,6 +184,7 @@ class Sweeps:
         written: text of an element of an output, by its name.
         source: what stands before an array's name, such as `args->`.
         along: the indices that a pack may vary with; those that the program runs along if empty.
+        accumulate: statements that take an element into a reduction; `accumulation` if None.
     """
 
     def __init__(
@@ -200,11 +201,11 @@ class Sweeps:
         written: Callable[[str], str],
         source: str = "",
         along: Sequence[str] = (),
+        accumulate: Callable[[Value], list[str]] | None = None,
     ) -> None:
         self.writer = writer
         self.program = program
-        # The text of what a reduction accumulates in, which may change from pass to pass.
-        self.total = "{name}"
+        self.accumulate = accumulate or self.accumulation
         self.held = held
         self.kept = kept
         self.base = base
@@ -233,7 +234,7 @@ class Sweeps:
             lines.append(self.value_line(value, self.writer.expression(value.node)))
             if value.name in sweep.kept and self.kept:
                 lines.append(f"{self.kept.format(name=value.name)} = {value.name};")
-        lines += [self.accumulation(r) for r in sweep.reductions]
+        lines += [line for r in sweep.reductions for line in self.accumulate(r)]
         stores = []
         for s in sweep.stores:
             tensor = self.writer.tensor(s.name)
@@ -316,11 +317,13 @@ class Sweeps:
     def value_line(self, value: Value, text: str) -> str:
         return self.writer.local(value.dtype, value.name, text)
 
-    def accumulation(self, r: Value) -> str:
-        total = self.total.format(name=r.name)
+    def accumulation(self, r: Value) -> list[str]:
+        """Statements that take an element into a reduction, by a function where it is not a sum or product."""
         if r.op in ("sum", "prod"):
-            return f"{total} {'+' if r.op == 'sum' else '*'}= {self.writer.expression(r.node)};"
-        return f"{total} = {self.writer.expression(combined(r.op, r.dtype, total, r.node))};"
+            sign = "+" if r.op == "sum" else "*"
+            return [f"{r.name} {sign}= {self.writer.expression(r.node)};"]
+        node = combined(r.op, r.dtype, r.name, r.node)
+        return [f"{r.name} = {self.writer.expression(node)};"]
 
     def reduction(self, r: Value) -> ReductionText:
         return ReductionText(

@@ -15,9 +15,6 @@ from tilegen.targets import CpuTarget
 # Columns whose sum is taken by itself: more would cost accuracy, fewer time to add up vectors.
 STRETCH = 4096
 
-# Columns in turn that have a largest element of their own.
-LANES = 256
-
 # Columns of the next row that are asked for at a time: few enough for the requests not to wait.
 AHEAD = 1024
 
@@ -27,7 +24,6 @@ class RowLoopsPlan(FormulaPlan):
     """Numbers of `templates/c_openmp/rowwise.c.j2`."""
 
     chunk: int
-    lanes: int
     stretch: int
     ahead: int
     row_buffer: int
@@ -50,7 +46,6 @@ class RowLoopsPlan(FormulaPlan):
             schedule=schedule,
             target=target,
             chunk=schedule.chunk,
-            lanes=min(LANES, schedule.chunk),
             stretch=STRETCH,
             ahead=AHEAD,
             row_buffer=schedule.row_buffer,

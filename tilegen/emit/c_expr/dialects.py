@@ -13,6 +13,9 @@ TAILS = {F32: "", F64: "_f64", I32: "_i32", I64: "_i64"}
 SHARED = {"min": "minimum", "max": "maximum", "hardtanh": "clamp", "isnan": "isnan"}
 """Functions whose C name differs from the formula's in both dialects."""
 
+EXP_NEGATIVE = "exp_negative"
+"""`exp` of what is known to be 0 at most, which C has a shorter function for."""
+
 PLAIN = (
     "exp",
     "exp2",
@@ -83,8 +86,10 @@ C = Dialect(
     inline="static inline",
     f32={n: f"{n}_f32" for n in PLAIN}
     | {"sqrt": "sqrtf", "sin": "sinf", "cos": "cosf", "abs": "fabsf", "round": "round_f32"}
-    | {"rsqrt": "rsqrt_f32", "expm1": "expm1_f32", "pow": "powf"},
+    | {"rsqrt": "rsqrt_f32", "expm1": "expm1_f32", "pow": "powf"}
+    | {EXP_NEGATIVE: "exp_negative_f32"},
     f64={n: n for n in PLAIN}
+    | {EXP_NEGATIVE: "exp"}
     | {"abs": "fabs", "round": "rint", "rsqrt": "rsqrt_f64", "expm1": "expm1", "pow": "pow"},
     loads={n: f"{n}_to_f32" for n in ("f16", "bf16", "e4m3", "e5m2")},
     stores={n: f"f32_to_{n}" for n in ("f16", "bf16", "e4m3", "e5m2")},
@@ -96,8 +101,10 @@ CUDA = Dialect(
     name="cuda",
     inline="__device__ __forceinline__",
     f32={n: f"{n}f" for n in PLAIN}
-    | {"abs": "fabsf", "round": "rintf", "rsqrt": "rsqrtf", "expm1": "expm1f", "pow": "powf"},
+    | {"abs": "fabsf", "round": "rintf", "rsqrt": "rsqrtf", "expm1": "expm1f", "pow": "powf"}
+    | {EXP_NEGATIVE: "expf"},
     f64={n: n for n in PLAIN}
+    | {EXP_NEGATIVE: "exp"}
     | {"abs": "fabs", "round": "rint", "rsqrt": "rsqrt", "expm1": "expm1", "pow": "pow"},
     loads={"f16": "__half2float", "bf16": "__bfloat162float", "e4m3": "", "e5m2": ""},
     stores={
@@ -112,7 +119,7 @@ CUDA = Dialect(
     | {*PLAIN, *(f"{n}f" for n in PLAIN)},
 )
 
-CUDA_SHORT = replace(CUDA, f32={**CUDA.f32, "exp": "short_exp"})
+CUDA_SHORT = replace(CUDA, f32={**CUDA.f32, "exp": "short_exp", EXP_NEGATIVE: "short_exp"})
 """CUDA C of formulas whose results all have 16 bits or fewer."""
 
 DIALECTS = {"c": C, "c_openmp": C, "cuda": CUDA}

@@ -21,6 +21,7 @@ ACTIVATIONS = "common/activations.h.j2"
 PARTS = {
     "c": (
         "c_openmp/parts/math.h.j2",
+        "c_openmp/parts/exponential.h.j2",
         "c_openmp/parts/activations.h.j2",
         "c_openmp/parts/convert.h.j2",
     ),
@@ -45,6 +46,7 @@ class Names:
     tail: str
     end: str
     exp: str
+    exp_negative: str
     expm1: str
     log1p: str
     tanh: str
@@ -57,7 +59,8 @@ class Names:
 
 
 def _names(into: Dialect, kind: DType) -> Names:
-    callee = {n: into.function(n, kind) for n in ("exp", "expm1", "log1p", "tanh", "erf", "abs")}
+    called = ("exp", "exp_negative", "expm1", "log1p", "tanh", "erf", "abs")
+    callee = {n: into.function(n, kind) for n in called}
     shortest = float if kind == F64 else lambda v: float(str(np.float32(v)))
     constants = {
         "sqrt_half": np.sqrt(0.5),
