@@ -21,6 +21,7 @@ from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.gated_gemm import GatedGemm
 from tilegen.problems.gemm import Gemm
 from tilegen.problems.grouped_gemm import GroupedGemm
+from tilegen.spec import KernelSpec
 from tilegen.targets import target
 
 SUITE = """\
@@ -149,8 +150,6 @@ def test_blas_peers_compute_the_product():
     """A peer that computes something else would make every ratio worthless."""
     import numpy as np
 
-    from tilegen.spec import KernelSpec
-
     rng = np.random.default_rng(1)
     for layout in ("tt", "tn", "nt", "nn"):
         spec = KernelSpec.make("gemm", "portable", {"dtype": "f32", "layout": layout})
@@ -169,6 +168,24 @@ def test_blas_peers_compute_the_product():
             np.testing.assert_allclose(arrays["c"], a @ b, rtol=1e-4, atol=1e-4)
             ran += 1
         assert ran
+
+
+@pytest.mark.parametrize("layout", ["tt", "tn"])
+def test_mkl_computes_the_product_of_bf16(layout):
+    spec = KernelSpec.make("gemm", "amx", {"dtype": "bf16", "out_dtype": "f32", "layout": layout})
+    assert "mkl_bf16" in peer_names("c_openmp", spec.problem)
+    assert "mkl_bf16" not in peer_names("c_openmp", Gemm("bf16"))
+    sizes = {"m": 5, "n": 7, "k": 11}
+    arrays = spec.problem.draw(sizes, np.random.default_rng(1))
+    arrays["c"] = np.zeros((5, 7), np.float32)
+    try:
+        call = cpu_peer("mkl_bf16").prepare(spec, sizes, arrays, {}, 1)
+    except ImportError:
+        pytest.skip("neither mkl nor torch is installed")
+    call()
+    a, b = arrays["a"].astype(np.float32), arrays["b"].astype(np.float32)
+    expected = a @ (b if layout == "tt" else b.T)
+    np.testing.assert_allclose(arrays["c"], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_peers_are_found_without_importing_their_libraries(monkeypatch):

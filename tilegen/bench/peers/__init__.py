@@ -16,6 +16,7 @@ _CPU = {
     "numpy": "tilegen.bench.peers.numpy_peer:NumpyPeer",
     "openblas": "tilegen.bench.peers.cblas:OpenBlas",
     "mkl": "tilegen.bench.peers.cblas:Mkl",
+    "mkl_bf16": "tilegen.bench.peers.cblas:MklBf16",
     "torch": "tilegen.bench.peers.torch_cpu:TorchCpu",
     "torch_int8": "tilegen.bench.peers.torch_cpu:TorchInt8",
     "onednn": "tilegen.bench.peers.torch_cpu:OneDnn",

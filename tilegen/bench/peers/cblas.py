@@ -13,7 +13,7 @@ from typing import Any
 from tilegen.bench.peers.base import CpuPeer
 from tilegen.problems.base import Problem
 from tilegen.problems.gemm import Gemm
-from tilegen.values import F32, F64
+from tilegen.values import BF16, F32, F64
 
 _ROW_MAJOR, _NO, _YES = 101, 111, 112
 
@@ -28,16 +28,22 @@ class Cblas(CpuPeer):
     def library(self) -> str:
         """Path of the shared library. Raises ImportError if it is not installed."""
 
+    def function(self, problem: Gemm) -> str:
+        """Name of the function that computes the problem."""
+        return f"{self.prefix}_{'s' if problem.dtype is F32 else 'd'}gemm"
+
     def knows(self, problem: Problem) -> bool:
         plain = isinstance(problem, Gemm) and problem.epilogue == "none" and not problem.batched
         return plain and problem.dtype in (F32, F64) and problem.out_dtype is problem.dtype
 
     def prepare(self, spec, sizes, arrays, scalars, threads) -> Callable[[], Any]:
         problem: Gemm = spec.problem
-        dll = ctypes.CDLL(self.library(), mode=self.mode)
-        single = problem.dtype is F32
-        function = getattr(dll, f"{self.prefix}_{'s' if single else 'd'}gemm")
-        real = ctypes.c_float if single else ctypes.c_double
+        library, name = self.library(), self.function(problem)
+        try:
+            function = getattr(ctypes.CDLL(library, mode=self.mode), name)
+        except AttributeError:
+            raise ImportError(f"{library} does not export {name}") from None
+        real = ctypes.c_double if problem.dtype is F64 else ctypes.c_float
         m, n, k = (ctypes.c_int(sizes[s]) for s in "mnk")
         a, b, c = (arrays[name] for name in "abc")
         arguments = [
@@ -65,6 +71,25 @@ class Mkl(Cblas):
         if not found:
             raise ImportError("libmkl_rt is not installed: pip install mkl")
         return found[0]
+
+
+class MklBf16(Mkl):
+    """MKL's product of bf16 matrices with float32 results, of the wheel `mkl` or the MKL inside PyTorch."""
+
+    def library(self) -> str:
+        try:
+            return super().library()
+        except ImportError:
+            import torch
+
+            return str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
+
+    def function(self, problem: Gemm) -> str:
+        return "cblas_gemm_bf16bf16f32"
+
+    def knows(self, problem: Problem) -> bool:
+        plain = isinstance(problem, Gemm) and problem.epilogue == "none" and not problem.batched
+        return plain and problem.dtype is BF16 and problem.out_dtype is F32
 
 
 class OpenBlas(Cblas):
