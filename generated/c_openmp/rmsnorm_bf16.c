@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 1024 columns
-// Inputs    90f3fa838c06  (command, templates and emitter)
-// Body      34255eeb12cb  (everything below this comment)
+// Inputs    7f2d91a61962  (command, templates and emitter)
+// Body      241649827537  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "rmsnorm_bf16.h"
@@ -24,14 +24,18 @@
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #endif
 
-// Threads share the rows; a row takes 2 passes, the later of which find it in the cache. Results go
-// to memory in chunks of 1024 columns, past the caches when there are more of them than caches
-// hold. Reductions along a row are vector loops whose order depends on nothing but the row: results
-// are the same bits for any number of threads.
+// Threads share the rows; a row takes 2 passes, the later of which find it in the cache. Longer
+// rows than 65536 columns are cut into 96 parts, which threads share where rows are fewer than
+// they. Results go to memory in chunks of 1024 columns, past the caches when there are more of them
+// than caches hold. Reductions along a row are vector loops whose order depends on nothing but the
+// row: results are the same bits for any number of threads.
 enum {
   kChunk = 1024,  // columns that are computed before they are stored
   kStretch = 4096,  // columns of which a reduction has a result of its own
   kAhead = 1024,  // columns of the next row that are asked for at a time
+  kRowBuffer = 65536,  // longest row that a thread takes by itself
+  kParts = 96,  // parts of a longer one
+  kBlock = 64,  // columns of which a part has some whole number
   kResultBytes = 2,  // of a column in all outputs
   kStreamBytes = 8388608,  // results that go past the caches from this size on
   kSerial = 32768  // elements that are too few for more than one thread
@@ -140,7 +144,7 @@ typedef struct {
   float eps;
 } Arguments;
 
-// All passes over a row.
+// All passes over a row of up to kRowBuffer columns.
 static void compute_row(const Arguments *args, int64_t row, int streams) {
   const int64_t row_length = args->n;
   const uint16_t *x_row = args->x + row * args->x_stride_m;
@@ -177,6 +181,107 @@ static void compute_row(const Arguments *args, int64_t row, int streams) {
       const size_t elements = (size_t)(end - first);
       stream_out(y_row + first, y_chunk, elements * sizeof(uint16_t));
     }
+  }
+}
+
+// What the reductions of a row, or of a part of it, have come to.
+typedef struct {
+  float row_sum;
+} Results;
+
+// The first column of a part; parts start on whole blocks of kBlock columns.
+static int64_t part_start(int64_t columns, int64_t part) {
+  const int64_t start = (columns + kBlock - 1) / kBlock * part / kParts * kBlock;
+  return start < columns ? start : columns;
+}
+
+// Pass 1 of 2: row_sum = sum of x_mn * x_mn.
+static void pass_1(const Arguments *args, int64_t row, int64_t begin, int64_t stop, Results *part) {
+  const uint16_t *x_row = args->x + row * args->x_stride_m;
+  float row_sum = 0.0f;
+  for (int64_t first = begin; first < stop; first += kStretch) {
+    const int64_t end = stop - first < kStretch ? stop : first + kStretch;
+#pragma omp simd reduction(+ : row_sum)
+    for (int64_t column = first; column < end; ++column) {
+      const float x_mn = bf16_to_f32(x_row[column]);
+      row_sum += x_mn * x_mn;
+    }
+  }
+  part->row_sum = row_sum;
+}
+
+// Pass 2 of 2: store y.
+static void pass_2(const Arguments *args, int64_t row, int64_t begin, int64_t stop,
+                   const Results *results, int streams) {
+  const int64_t row_length = args->n;
+  const uint16_t *x_row = args->x + row * args->x_stride_m;
+  const uint16_t *w = args->w;
+  uint16_t *y_row = args->y + row * args->y_stride_m;
+  const float count = (float)row_length;
+  const float row_sum = results->row_sum;
+  const float row_mean = row_sum / count;
+  const float row_rsqrt = rsqrt_f32(row_mean + args->eps);
+  for (int64_t first = begin; first < stop; first += kChunk) {
+    const int64_t end = stop - first < kChunk ? stop : first + kChunk;
+    uint16_t y_chunk[kChunk];
+    uint16_t *y_out = streams ? y_chunk : y_row + first;
+#pragma omp simd
+    for (int64_t column = first; column < end; ++column) {
+      const float x_mn = bf16_to_f32(x_row[column]);
+      const float w_n = bf16_to_f32(w[column]);
+      y_out[column - first] = f32_to_bf16(x_mn * row_rsqrt * w_n);
+    }
+    if (streams) {
+      const size_t elements = (size_t)(end - first);
+      stream_out(y_row + first, y_chunk, elements * sizeof(uint16_t));
+    }
+  }
+}
+
+// What `thread`, one of `threads`, does in all passes over a row. The parts and the order in which
+// their results are combined do not depend on threads, and neither do the bits of the results.
+static void compute_long_row(const Arguments *args, int64_t row, int thread, int threads,
+                             Results *parts, int streams) {
+  const int first_part = kParts * thread / threads, last_part = kParts * (thread + 1) / threads;
+  Results results = {0.0f};
+
+  for (int part = first_part; part < last_part; ++part) {
+    const int64_t begin = part_start(args->n, part), stop = part_start(args->n, part + 1);
+    pass_1(args, row, begin, stop, &parts[part]);
+  }
+  if (threads > 1) {
+    // The results of every part are there before they are combined.
+#pragma omp barrier
+  }
+  for (int part = 0; part < kParts; ++part) {
+    results.row_sum += parts[part].row_sum;
+  }
+
+  for (int part = first_part; part < last_part; ++part) {
+    const int64_t begin = part_start(args->n, part), stop = part_start(args->n, part + 1);
+    pass_2(args, row, begin, stop, &results, streams);
+  }
+}
+
+// What each thread of a team does: all rows together, or rows of its own where there are enough.
+static void compute_long_rows(const Arguments *args, int64_t rows,
+                              Results shared_parts[2][kParts], int streams) {
+#ifdef _OPENMP
+  const int thread = omp_get_thread_num(), team = omp_get_num_threads();
+#else
+  const int thread = 0, team = 1;
+#endif
+  if (rows < team) {
+    for (int64_t row = 0; row < rows; ++row) {
+      // Who is late may still combine the parts of the row before.
+      compute_long_row(args, row, thread, team, shared_parts[row % 2], streams);
+    }
+    return;
+  }
+  Results parts[kParts];
+  const int64_t last_row = rows * (thread + 1) / team;
+  for (int64_t row = rows * thread / team; row < last_row; ++row) {
+    compute_long_row(args, row, 0, 1, parts, streams);
   }
 }
 
@@ -235,11 +340,16 @@ int tilegen_rmsnorm_bf16(
 #else
   (void)threads;
 #endif
+  const int64_t short_rows = row_length > kRowBuffer ? 0 : rows;
+  Results shared_parts[2][kParts];
 
 #pragma omp parallel num_threads(threads)
   {
+    if (short_rows < rows) {
+      compute_long_rows(&args, rows, shared_parts, streams);
+    }
 #pragma omp for schedule(static) nowait
-    for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t row = 0; row < short_rows; ++row) {
       compute_row(&args, row, streams);
     }
     finish_stream();

@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 1024 columns
-// Inputs    93b158811b93  (command, templates and emitter)
-// Body      ab77a4f0eae4  (everything below this comment)
+// Inputs    7724b7d5e3e7  (command, templates and emitter)
+// Body      9564622f9ab5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_x86_64_v4.h"
@@ -25,15 +25,18 @@
 #endif
 
 // Threads share the rows; a row takes 3 passes, the later of which find it in the cache.
-// Intermediate values of rows up to 65536 columns stay on the stack. Results go to memory in chunks
-// of 1024 columns, past the caches when there are more of them than caches hold. Reductions along a
-// row are vector loops whose order depends on nothing but the row: results are the same bits for
-// any number of threads.
+// Intermediate values of rows up to 65536 columns stay on the stack. Longer rows than 65536 columns
+// are cut into 96 parts, which threads share where rows are fewer than they. Results go to memory
+// in chunks of 1024 columns, past the caches when there are more of them than caches hold.
+// Reductions along a row are vector loops whose order depends on nothing but the row: results are
+// the same bits for any number of threads.
 enum {
   kChunk = 1024,  // columns that are computed before they are stored
   kStretch = 4096,  // columns of which a reduction has a result of its own
   kAhead = 1024,  // columns of the next row that are asked for at a time
-  kRowBuffer = 65536,  // columns of a row of which intermediate values are kept
+  kRowBuffer = 65536,  // longest row that a thread takes by itself
+  kParts = 96,  // parts of a longer one
+  kBlock = 64,  // columns of which a part has some whole number
   kResultBytes = 4,  // of a column in all outputs
   kStreamBytes = 8388608,  // results that go past the caches from this size on
   kSerial = 32768  // elements that are too few for more than one thread
@@ -87,6 +90,11 @@ static inline float exp_negative_f32(float x) {
   const float p = 1.0f + (r + r * r * q);
   // 2^(n + 64) is a float for every n; a result near 0 is rounded once.
   return p * float_of(bits_of(shifted) << 23) * 0x1p-64f;
+}
+
+// The larger of a and b; NaN if either is NaN.
+static inline float maximum(float a, float b) {
+  return choose((b > a) | (b != b), b, a);
 }
 
 typedef long long Line __attribute__((vector_size(64)));
@@ -216,16 +224,25 @@ static void compute_row(const Arguments *args, int64_t row, int streams) {
   }
 }
 
-// All passes over a longer row: what would be kept is computed again.
-static void compute_long_row(const Arguments *args, int64_t row, int streams) {
-  const float *x_row = args->x + row * args->x_stride_m;
-  float *y_row = args->y + row * args->y_stride_m;
+// What the reductions of a row, or of a part of it, have come to.
+typedef struct {
+  float row_max;
+  float row_sum;
+} Results;
 
-  // Pass 1 of 3: row_max = max of x_mn.
+// The first column of a part; parts start on whole blocks of kBlock columns.
+static int64_t part_start(int64_t columns, int64_t part) {
+  const int64_t start = (columns + kBlock - 1) / kBlock * part / kParts * kBlock;
+  return start < columns ? start : columns;
+}
+
+// Pass 1 of 3: row_max = max of x_mn.
+static void pass_1(const Arguments *args, int64_t row, int64_t begin, int64_t stop, Results *part) {
+  const float *x_row = args->x + row * args->x_stride_m;
   float row_max = -INFINITY;
   int32_t row_max_nan = 0;
-  for (int64_t first = 0; first < args->n; first += kStretch) {
-    const int64_t end = args->n - first < kStretch ? args->n : first + kStretch;
+  for (int64_t first = begin; first < stop; first += kStretch) {
+    const int64_t end = stop - first < kStretch ? stop : first + kStretch;
 #pragma omp simd reduction(max : row_max) reduction(| : row_max_nan)
     for (int64_t column = first; column < end; ++column) {
       const float x_mn = x_row[column];
@@ -234,12 +251,17 @@ static void compute_long_row(const Arguments *args, int64_t row, int streams) {
     }
   }
   row_max = row_max_nan ? NAN : row_max;
+  part->row_max = row_max;
+}
 
-  // Pass 2 of 3: row_sum = sum of e.
+// Pass 2 of 3: row_sum = sum of e.
+static void pass_2(const Arguments *args, int64_t row, int64_t begin, int64_t stop,
+                   const Results *results, Results *part) {
+  const float *x_row = args->x + row * args->x_stride_m;
+  const float row_max = results->row_max;
   float row_sum = 0.0f;
-  for (int64_t first = 0; first < args->n; first += kAhead) {
-    const int64_t end = args->n - first < kAhead ? args->n : first + kAhead;
-    prefetch(x_row + first, args->x_stride_m, sizeof(float), end - first);
+  for (int64_t first = begin; first < stop; first += kStretch) {
+    const int64_t end = stop - first < kStretch ? stop : first + kStretch;
 #pragma omp simd reduction(+ : row_sum)
     for (int64_t column = first; column < end; ++column) {
       const float x_mn = x_row[column];
@@ -247,11 +269,19 @@ static void compute_long_row(const Arguments *args, int64_t row, int streams) {
       row_sum += e;
     }
   }
-  const float row_quotient = 1.0f / row_sum;
+  part->row_sum = row_sum;
+}
 
-  // Pass 3 of 3: store y.
-  for (int64_t first = 0; first < args->n; first += kChunk) {
-    const int64_t end = args->n - first < kChunk ? args->n : first + kChunk;
+// Pass 3 of 3: store y.
+static void pass_3(const Arguments *args, int64_t row, int64_t begin, int64_t stop,
+                   const Results *results, int streams) {
+  const float *x_row = args->x + row * args->x_stride_m;
+  float *y_row = args->y + row * args->y_stride_m;
+  const float row_max = results->row_max;
+  const float row_sum = results->row_sum;
+  const float row_quotient = 1.0f / row_sum;
+  for (int64_t first = begin; first < stop; first += kChunk) {
+    const int64_t end = stop - first < kChunk ? stop : first + kChunk;
     float y_chunk[kChunk];
     float *y_out = streams ? y_chunk : y_row + first;
 #pragma omp simd
@@ -264,6 +294,65 @@ static void compute_long_row(const Arguments *args, int64_t row, int streams) {
       const size_t elements = (size_t)(end - first);
       stream_out(y_row + first, y_chunk, elements * sizeof(float));
     }
+  }
+}
+
+// What `thread`, one of `threads`, does in all passes over a row. The parts and the order in which
+// their results are combined do not depend on threads, and neither do the bits of the results.
+static void compute_long_row(const Arguments *args, int64_t row, int thread, int threads,
+                             Results *parts, int streams) {
+  const int first_part = kParts * thread / threads, last_part = kParts * (thread + 1) / threads;
+  Results results = {-INFINITY, 0.0f};
+
+  for (int part = first_part; part < last_part; ++part) {
+    const int64_t begin = part_start(args->n, part), stop = part_start(args->n, part + 1);
+    pass_1(args, row, begin, stop, &parts[part]);
+  }
+  if (threads > 1) {
+    // The results of every part are there before they are combined.
+#pragma omp barrier
+  }
+  for (int part = 0; part < kParts; ++part) {
+    results.row_max = maximum(results.row_max, parts[part].row_max);
+  }
+
+  for (int part = first_part; part < last_part; ++part) {
+    const int64_t begin = part_start(args->n, part), stop = part_start(args->n, part + 1);
+    pass_2(args, row, begin, stop, &results, &parts[part]);
+  }
+  if (threads > 1) {
+    // The results of every part are there before they are combined.
+#pragma omp barrier
+  }
+  for (int part = 0; part < kParts; ++part) {
+    results.row_sum += parts[part].row_sum;
+  }
+
+  for (int part = first_part; part < last_part; ++part) {
+    const int64_t begin = part_start(args->n, part), stop = part_start(args->n, part + 1);
+    pass_3(args, row, begin, stop, &results, streams);
+  }
+}
+
+// What each thread of a team does: all rows together, or rows of its own where there are enough.
+static void compute_long_rows(const Arguments *args, int64_t rows,
+                              Results shared_parts[2][kParts], int streams) {
+#ifdef _OPENMP
+  const int thread = omp_get_thread_num(), team = omp_get_num_threads();
+#else
+  const int thread = 0, team = 1;
+#endif
+  if (rows < team) {
+    for (int64_t row = 0; row < rows; ++row) {
+      // Who is late may still combine the parts of the row before.
+      compute_long_row(args, row, thread, team, shared_parts[row % 2], streams);
+    }
+    return;
+  }
+  Results parts[kParts];
+  const int64_t last_row = rows * (thread + 1) / team;
+  for (int64_t row = rows * thread / team; row < last_row; ++row) {
+    compute_long_row(args, row, 0, 1, parts, streams);
   }
 }
 
@@ -318,16 +407,17 @@ int tilegen_softmax_f32_x86_64_v4(
 #else
   (void)threads;
 #endif
+  const int64_t short_rows = row_length > kRowBuffer ? 0 : rows;
+  Results shared_parts[2][kParts];
 
 #pragma omp parallel num_threads(threads)
   {
+    if (short_rows < rows) {
+      compute_long_rows(&args, rows, shared_parts, streams);
+    }
 #pragma omp for schedule(static) nowait
-    for (int64_t row = 0; row < rows; ++row) {
-      if (row_length <= kRowBuffer) {
-        compute_row(&args, row, streams);
-      } else {
-        compute_long_row(&args, row, streams);
-      }
+    for (int64_t row = 0; row < short_rows; ++row) {
+      compute_row(&args, row, streams);
     }
     finish_stream();
   }

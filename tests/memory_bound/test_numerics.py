@@ -147,6 +147,39 @@ def test_results_are_the_same_bits_for_any_number_of_threads(name, shape):
         assert np.array_equal(first, rows(name, x, eps, threads, **arrays))
 
 
+LONG = "e = exp(x[m,n] - max(x[m,n], n)); s[m] = sum(e, n); y[m,n] = e / s; z[m] = 2 * t[m]"
+
+
+@pytest.mark.parametrize("rows_, columns", [(1, 4097), (2, 130), (3, 70001), (9, 6143)])
+def test_parts_of_long_rows_are_the_same_bits_for_any_number_of_threads(rows_, columns):
+    """Fewer rows than threads and more, parts of nothing, and parts of whole blocks and what is left."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((rows_, columns)).astype(np.float32)
+    x[0, -1] = 9.0
+    t = rng.standard_normal(rows_).astype(np.float32)
+    found = []
+    for threads in (1, 2, 4, 7):
+        y, s, z = np.full_like(x, np.nan), np.full_like(t, np.nan), np.full_like(t, np.nan)
+        arrays = {"x": x, "t": t, "y": y, "s": s, "z": z}
+        kernel(LONG, row_buffer=100).run(arrays, {}, threads)
+        found.append(y.tobytes() + s.tobytes())
+    assert len(set(found)) == 1
+    e = np.exp((x - x.max(1, keepdims=True)).astype(np.float64))
+    np.testing.assert_allclose(s, e.sum(1), rtol=1e-5)
+    np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-5)
+    assert np.array_equal(z, 2 * t)
+
+
+def test_a_long_row_has_the_nan_and_the_place_of_its_largest_element():
+    x = np.zeros((2, 200_003), np.float32)
+    x[0, 150_001] = x[0, 190_000] = 3.0
+    x[1, 199_999] = np.nan
+    top, place = np.zeros(2, np.float32), np.zeros(2, np.int64)
+    kernel("max").run({"x": x, "y": top}, {}, 5)
+    kernel("argmax").run({"x": x, "y": place}, {}, 5)
+    assert top[0] == 3 and np.isnan(top[1]) and list(place) == [150_001, 199_999]
+
+
 @pytest.mark.parametrize("name", ["total", "sum_squares"])
 def test_a_full_reduction_is_the_same_bits_for_any_number_of_threads(name):
     x = np.random.default_rng(4).standard_normal((300, 1001)).astype(np.float32)

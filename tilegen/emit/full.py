@@ -8,14 +8,13 @@ from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
 from tilegen.emit.elementwise import gapless
 from tilegen.emit.row_text import aligned_conditions, array_parameter
-from tilegen.emit.reductions_c import accumulation, loop_pragma, settled
-from tilegen.emit.rowwise_c import starts
+from tilegen.emit.reductions_c import accumulation, loop_pragma, settled, starts
+from tilegen.emit.row_parts_c import combined_line
 from tilegen.emit.rowwise_cuda import operation
-from tilegen.emit.sweeps import Sweeps, Writer, combined, index_lines, moved, partials_name, wrapped
-from tilegen.formula.nodes import Name
+from tilegen.emit.sweeps import Sweeps, Writer, index_lines, moved, partials_name, wrapped
 from tilegen.plans.full import FullLoopsPlan, FullPartsPlan
 from tilegen.problems.base import Tensor
-from tilegen.problems.lowering import COUNT, Value
+from tilegen.problems.lowering import COUNT
 
 
 def context(plan: FullPartsPlan | FullLoopsPlan) -> dict[str, Any]:
@@ -106,9 +105,9 @@ def context(plan: FullPartsPlan | FullLoopsPlan) -> dict[str, Any]:
             "chunk_starts": starts(writer, sweep),
             "combine_lines": [
                 *settled(sweep.reductions),
-                *(_combined(writer, r, "partial->", "") for r in sweep.reductions),
+                *(combined_line(writer, r, "partial->", "") for r in sweep.reductions),
             ],
-            "final_lines": [_combined(writer, r, "", "parts[part].") for r in sweep.reductions],
+            "final_lines": [combined_line(writer, r, "", "parts[part].") for r in sweep.reductions],
         }
     helpers = writer.helpers()
     lines = [*helpers, *names["members"], *row_lines, *text.lines, *finish, *text.row_stores]
@@ -117,15 +116,6 @@ def context(plan: FullPartsPlan | FullLoopsPlan) -> dict[str, Any]:
     includes = set(includes_for(lines, plan.target.backend))
     includes |= {"<stddef.h>", "<stdint.h>"} if cuda else {"<errno.h>", "<stddef.h>", "<stdint.h>"}
     return names | {"helpers": helpers, "includes": sorted(includes)}
-
-
-def _combined(writer: Writer, r: Value, total: str, part: str) -> str:
-    """The statement that takes one partial result into another."""
-    left, right = f"{total}{r.name}", f"{part}{r.name}"
-    if r.op in ("sum", "prod"):
-        return f"{left} {'+' if r.op == 'sum' else '*'}= {right};"
-    node = combined(r.op, r.dtype, left, Name(right, dtype=r.dtype))
-    return f"{left} = {writer.expression(node)};"
 
 
 def _row_lines(writer: Writer, program, outer, base, source: str) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilegen.emit.sweeps import Writer
+from tilegen.emit.sweeps import Writer, start_value
 from tilegen.formula.nodes import Name
 from tilegen.problems.lowering import Value
+from tilegen.problems.passes import Pass
 from tilegen.values import DType
 
 EXTREMES = {"max": ">", "min": "<"}
@@ -21,6 +22,17 @@ def nan_flag(r: Value) -> str:
 def flag_type(kind: DType) -> str:
     """An integer as wide as the elements, so that vectors of both have as many."""
     return "int64_t" if kind.bytes == 8 else "int32_t"
+
+
+def starts(writer: Writer, sweep: Pass) -> tuple[str, ...]:
+    """The locals of a pass's reductions, as they are over nothing."""
+    lines = []
+    for r in sweep.reductions:
+        start = writer.expression(start_value(r.op, r.dtype))
+        lines.append(f"{writer.dialect.type(r.dtype)} {r.name} = {start};")
+        if nan_flag(r):
+            lines.append(f"{flag_type(r.dtype)} {nan_flag(r)} = 0;")
+    return tuple(lines)
 
 
 def accumulation(writer: Writer, r: Value, total: str) -> list[str]:

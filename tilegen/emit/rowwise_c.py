@@ -9,9 +9,10 @@ from typing import Any
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
 from tilegen.emit.exponents import with_negative_exponents
-from tilegen.emit.reductions_c import accumulation, flag_type, loop_pragma, nan_flag, settled
+from tilegen.emit.reductions_c import accumulation, loop_pragma, settled, starts
+from tilegen.emit.row_parts_c import long_rows
 from tilegen.emit.row_text import row_base, row_statements
-from tilegen.emit.sweeps import PackText, Sweeps, Writer, moved, row_indices, start_value, wrapped
+from tilegen.emit.sweeps import PackText, Sweeps, Writer, moved, row_indices, wrapped
 from tilegen.plans.rowwise_c import RowLoopsPlan
 from tilegen.problems.base import Tensor
 from tilegen.problems.passes import Pass, Program
@@ -46,10 +47,8 @@ class LoopText:
 
 @dataclass(frozen=True)
 class FunctionText:
-    """The function of a row: its comment, name, statements and passes."""
+    """The function of a row: its statements and passes."""
 
-    comment: str
-    name: str
     row_lines: tuple[str, ...]
     row_length: str
     kept_lines: tuple[str, ...]
@@ -70,11 +69,11 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
     problem = plan.problem
     writer = Writer(problem, "c_openmp", ARGS)
     keeps = any(p.kept for p in plan.short_program.passes)
-    functions = [_function(writer, plan.short_program, keeps, "compute_row")]
-    if keeps:
-        functions.append(_function(writer, plan.long_program, False, "compute_long_row"))
+    row = _function(writer, plan.short_program, keeps)
+    parts = long_rows(writer, plan.long_program, ARGS) if len(problem.along) == 1 else None
     written = [t for t in problem.tensors() if t.is_written and problem.along[-1] in t.dims]
     streams = "streams" if written else ""
+    steps = [*row.sweeps, *(parts.passes if parts else ())]
     names = {
         "computes": problem.title(),
         "prose": _prose(plan, keeps),
@@ -89,12 +88,11 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
                 for line in tensors.assignments(problem.tensors(), problem.scalars(), False)
             ),
         ],
-        "row_functions": functions,
+        "function": row,
+        "long_row": parts or "",
         "any_streams": streams,
-        "any_prefetches": "prefetches" if any(s.prefetches for s in functions[0].sweeps) else "",
-        "any_stretches": (
-            "stretches" if any(s.step == "kStretch" for s in functions[0].sweeps) else ""
-        ),
+        "any_prefetches": "prefetches" if any(s.prefetches for s in row.sweeps) else "",
+        "any_stretches": "stretches" if any(s.step == "kStretch" for s in steps) else "",
         "keeps": "keeps" if keeps else "",
         "last_extent": f"{ARGS}{problem.along[-1]}",
         "segments": _segments(writer),
@@ -106,7 +104,8 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
     lines = [
         *helpers,
         *names["members"],
-        *(x for f in functions for x in f.all_lines()),
+        *row.all_lines(),
+        *(parts.all_lines() if parts else ()),
     ]
     includes = {*includes_for(lines, "c_openmp"), "<errno.h>", "<stddef.h>", "<stdint.h>"}
     includes |= {"<string.h>"} if streams else set()
@@ -119,7 +118,7 @@ def _segments(writer: Writer) -> str:
     return writer.extent(along[:-1]) if len(along) > 1 else ""
 
 
-def _function(writer: Writer, program: Program, keep: bool, name: str) -> FunctionText:
+def _function(writer: Writer, program: Program, keep: bool) -> FunctionText:
     problem, program = writer.problem, with_negative_exponents(program)
     segmented = len(problem.along) > 1
 
@@ -164,25 +163,12 @@ def _function(writer: Writer, program: Program, keep: bool, name: str) -> Functi
             )
         )
     return FunctionText(
-        comment=_comment(keep, name),
-        name=name,
         row_lines=tuple(row_statements(writer, program, ARGS)),
         row_length=writer.extent(problem.along) if program.counts else "",
         kept_lines=tuple(f"{types[n]} {n}_kept[kRowBuffer];" for n in types if n in kept),
         stores_before=tuple(made.row_store(s) for s in program.stores_before),
         sweeps=tuple(sweeps),
     )
-
-
-def starts(writer: Writer, sweep: Pass) -> tuple[str, ...]:
-    """The locals of a pass's reductions, as they are over nothing."""
-    lines = []
-    for r in sweep.reductions:
-        start = writer.expression(start_value(r.op, r.dtype))
-        lines.append(f"{writer.dialect.type(r.dtype)} {r.name} = {start};")
-        if nan_flag(r):
-            lines.append(f"{flag_type(r.dtype)} {nan_flag(r)} = 0;")
-    return tuple(lines)
 
 
 def _step(sweep: Pass, ahead: bool) -> str:
@@ -196,14 +182,6 @@ def loop_stores(writer: Writer, sweep: Pass, base: Callable[[Tensor], str]) -> t
     """Where the chunks of a pass's outputs go."""
     arrays = [writer.tensor(s.name) for s in sweep.stores]
     return tuple(PackText(t.name, writer.storage(t.dtype), f"{base(t)} + first") for t in arrays)
-
-
-def _comment(keep: bool, name: str) -> str:
-    if keep:
-        return "All passes over a row of up to kRowBuffer columns."
-    if name == "compute_long_row":
-        return "All passes over a longer row: what would be kept is computed again."
-    return "All passes over a row."
 
 
 def _segment_lines(writer: Writer, sweep: Pass, made: Sweeps) -> tuple[str, ...]:
@@ -261,6 +239,12 @@ def _prose(plan: RowLoopsPlan, keeps: bool) -> str:
         if keeps
         else ""
     )
+    longer = (
+        f" Longer rows than {plan.row_buffer} columns are cut into {plan.row_parts} parts, which threads share where rows "
+        "are fewer than they."
+        if len(plan.problem.along) == 1
+        else ""
+    )
     written = any(s.stores for s in plan.short_program.passes)
     streams = (
         f" Results go to memory in chunks of {plan.chunk} columns, past the caches when there are more of "
@@ -269,7 +253,7 @@ def _prose(plan: RowLoopsPlan, keeps: bool) -> str:
         else ""
     )
     return (
-        f"Threads share the rows; a row takes {passes}, the later of which find it in the cache.{kept}{streams} "
-        "Reductions along a row are vector loops whose order depends on nothing but the row: results are the "
-        "same bits for any number of threads."
+        f"Threads share the rows; a row takes {passes}, the later of which find it in the cache.{kept}{longer}"
+        f"{streams} Reductions along a row are vector loops whose order depends on nothing but the row: results "
+        "are the same bits for any number of threads."
     )

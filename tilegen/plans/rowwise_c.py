@@ -15,6 +15,11 @@ from tilegen.targets import CpuTarget
 # Columns whose sum is taken by itself: more would cost accuracy, fewer time to add up vectors.
 STRETCH = 4096
 
+# Parts of a row that threads share: a multiple of most numbers of cores, so that shares are alike.
+PARTS = 96
+# Columns of which a part has a whole number: whole cache lines.
+BLOCK = 64
+
 # Columns of the next row that are asked for at a time: few enough for the requests not to wait.
 AHEAD = 1024
 
@@ -27,6 +32,8 @@ class RowLoopsPlan(FormulaPlan):
     stretch: int
     ahead: int
     row_buffer: int
+    row_parts: int
+    part_block: int
     serial: int
     stream_bytes: int
     clang_features: str
@@ -49,6 +56,8 @@ class RowLoopsPlan(FormulaPlan):
             stretch=STRETCH,
             ahead=AHEAD,
             row_buffer=schedule.row_buffer,
+            row_parts=PARTS,
+            part_block=BLOCK,
             serial=schedule.serial,
             stream_bytes=schedule.stream_bytes,
             clang_features=clang,

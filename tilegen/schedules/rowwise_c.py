@@ -20,7 +20,7 @@ STACK_BYTES = 1 << 19
 
 @dataclass(frozen=True)
 class RowLoops(FormulaSchedule):
-    """Threads share the rows; a row's passes after the first find it in the cache."""
+    """Threads share the rows, or the parts of long ones; passes after the first find a row in the cache."""
 
     chunk: int = option(
         1024,
@@ -30,7 +30,8 @@ class RowLoops(FormulaSchedule):
     )
     row_buffer: int = option(
         65536,
-        "Longest row whose intermediate values are kept; those of longer rows are computed again.",
+        "Longest row that a thread takes by itself, keeping intermediate values; longer ones are cut into parts, "
+        "which threads share where rows are fewer than they, and values are computed again.",
         kind=int,
         unit="elements",
     )
