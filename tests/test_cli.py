@@ -129,6 +129,27 @@ def test_plan_explains_numbers(tilegen):
     assert facts["threads"]["value"] == "256"
 
 
+@pytest.mark.parametrize(
+    ("l2", "words"),
+    [
+        ("65536", "packed 2400x"),
+        ("here", "packed 2400x"),
+        ("12", "65536 at least"),
+        ("2M", "bytes"),
+    ],
+)
+def test_plan_ranks_for_the_cache_that_is_given(tilegen, l2, words):
+    sizes = ["--m", "512", "--n", "512", "--k", "512"]
+    ran = tilegen("plan", "gemm", "--dtype", "f32", "-t", "x86-64-v4", *sizes, "--l2", l2)
+    assert ran.status == (0 if words.startswith("packed") else 2) and words in ran.out + ran.err
+
+
+def test_plan_takes_a_cache_only_for_a_ranking_on_a_cpu(tilegen):
+    assert "Give sizes" in tilegen("plan", "gemm", "-t", "x86-64-v4", "--l2", "here").err
+    sizes = ["--m", "64", "--n", "64", "--k", "64"]
+    assert "not sm_80" in tilegen("plan", "gemm", "-t", "sm_80", *sizes, "--l2", "here").err
+
+
 def test_fields_lists_every_option(tilegen):
     ran = tilegen("fields", "gemm")
     assert ran.status == 0 and "--thread-tile" in ran.out and "--epilogue" in ran.out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -29,6 +30,14 @@ def problem(where, **options) -> Gemm:
 def best(where, sizes, **options):
     m, n, k = sizes
     return choose.choice(problem(where, **options), target(where), {"m": m, "n": n, "k": k})
+
+
+@pytest.mark.parametrize("l2, columns", [(1 << 18, 64), (1 << 20, 256), (2 << 20, 512)])
+def test_the_block_of_b_fills_half_of_the_cache_that_is_given(l2, columns):
+    where = replace(target("x86-64-v4"), l2_bytes=l2)
+    sizes = {"m": 1024, "n": 1024, "k": 1024}
+    schedule = choose.choice(problem(where, dtype="f32"), where, sizes)
+    assert schedule.name == "packed" and tuple(schedule.tile)[1:] == (columns, 512)
 
 
 def test_the_choice_is_near_the_fastest_of_what_was_measured():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -23,11 +24,15 @@ from tilegen.spec import KernelSpec
 from tilegen.tables import files
 from tilegen.tables.lookup import parse_sizes
 from tilegen.tables.measured import of_table
-from tilegen.targets import CudaTarget
+from tilegen.targets import CpuTarget, CudaTarget, Target
+from tilegen.toolchain import host
 from tilegen.verify.simulated import costs_by_line, simulate_case
 
 # Schedules of a ranking that are printed.
 SHOWN = 12
+
+# Bytes of the smallest L2 cache for which a block of B is derived.
+LEAST_L2 = 65536
 
 
 def plan(
@@ -54,6 +59,13 @@ def plan(
             help="Only say what the model's choices lose in a saved benchmark or a tuning table.",
         ),
     ] = None,
+    l2: Annotated[
+        Optional[str],
+        typer.Option(
+            "--l2",
+            help="With sizes, on a CPU: rank for an L2 cache of these bytes, or `here` for this machine's.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Show every derived number of a kernel and why: shared memory, registers, occupancy, intensity.
@@ -61,6 +73,7 @@ def plan(
     With sizes, also the schedules that a model ranks for them, and what limits each.
 
     - `tilegen plan gemm --dtype bf16 -t sm_90a --m 64 --n 6144 --k 4096`
+    - `tilegen plan gemm --dtype f32 -t x86-64-v4 --m 1024 --n 1024 --k 1024 --l2 here`
     - `tilegen plan --measured benchmarks/results/gemm_wgmma_h200.json`
     - `tilegen plan --measured tuning/nvidia-h200/gemm.toml`
     """
@@ -69,6 +82,10 @@ def plan(
     given = opt.given_fields(context, tile, stages, dtype, layout, epilogue, assignments)
     rows = []
     at = opt.with_sizes(dict(given)).get("at") if kernel is not None else None
+    if l2 is not None and (at is None or as_json):
+        raise UsageError(
+            "--l2 is for the ranking of schedules", "Give sizes, --m 1024 ..., and no --json."
+        )
     for spec in opt.specs(kernel, target, given, kernels):
         made = make_plan(spec)
         facts = made.facts()
@@ -91,16 +108,29 @@ def plan(
         if simulated:
             out.print(simulated.text(costs=True))
         if at is not None:
-            _print_ranking(spec, at)
+            _print_ranking(spec, at, l2)
         out.print()
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
     return 0
 
 
-def _print_ranking(spec: KernelSpec, at: str) -> None:
+def _with_l2(where: Target, l2: str) -> CpuTarget:
+    """The target with a cache of another size than it assumes."""
+    if not isinstance(where, CpuTarget):
+        raise UsageError(f"--l2 is for targets of a CPU, not {where}")
+    size = host.l2_bytes() if l2 == "here" else int(l2) if l2.isascii() and l2.isdigit() else 0
+    if size is None:
+        raise UsageError("this machine does not say how large its L2 cache is", "Give --l2 BYTES.")
+    if size < LEAST_L2:
+        raise UsageError(f"--l2 {l2}: give bytes, {LEAST_L2} at least, or `here`")
+    return replace(where, l2_bytes=size)
+
+
+def _print_ranking(spec: KernelSpec, at: str, l2: str | None) -> None:
     """The schedules that the model ranks best for sizes, with their times and limits."""
-    ranked = choose.rank(spec.problem, spec.target, parse_sizes(at, spec.problem))
+    where = spec.target if l2 is None else _with_l2(spec.target, l2)
+    ranked = choose.rank(spec.problem, where, parse_sizes(at, spec.problem))
     if not ranked:
         out.print(f"no model ranks {spec.problem.operator} on {spec.target}")
         return

@@ -35,6 +35,18 @@ def missing_features(target: CpuTarget) -> list[str]:
     return [f for f in target.features if _CPUINFO.get(f, f) not in flags]
 
 
+def l2_bytes() -> int | None:
+    """Bytes of this machine's L2 cache, a core's own or its cluster's, as Linux tells; None where it does not."""
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level, size = ((index / name).read_text().strip() for name in ("level", "size"))
+            if level == "2":
+                return int(size.removesuffix("K")) * 1024
+        except (OSError, ValueError):
+            continue
+    return None
+
+
 def native_flags() -> list[str]:
     """Compiler flags for this machine's processor, and a definition that tells processors apart.
 
