@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 2048 columns
-// Inputs    973c7c1e5fde  (command, templates and emitter)
-// Body      345cac0f0941  (everything below this comment)
+// Inputs    07e62b32c2e6  (command, templates and emitter)
+// Body      a4fa5e35f033  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "bias_gelu_f32_c2048_x86_64_v3.h"
@@ -82,28 +82,27 @@ static inline float gelu(float x) {
 }
 
 #if defined(__SSE2__)
-// Store 16 bytes past the caches; neighbours that follow soon share a line on the way.
-static inline void stream_piece(void *to, const void *from) {
-  _mm_stream_si128(to, _mm_loadu_si128(from));
+// Store a whole line of 64 bytes past the caches.
+static inline void stream_line(char *to, const char *from) {
+  for (int at = 0; at < 64; at += 16) {
+    _mm_stream_si128((__m128i *)(to + at), _mm_loadu_si128((const __m128i *)(from + at)));
+  }
 }
 #endif
 
-// Copy finished elements to memory past the caches; any alignment.
+// Copy finished elements to memory, whole lines past the caches; any alignment. Lines at the ends,
+// of which others write the rest, stay in the caches until they are whole.
 static void stream_out(void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
   char *target = to;
   const char *source = from;
-  size_t at = (size_t)(-(uintptr_t)target & 15u);
-  at = at < bytes ? at : bytes;
-  if (at > 0) {
-    memcpy(target, source, at);
+  const size_t before_line = (size_t)(-(uintptr_t)target & 63u);
+  size_t at = before_line < bytes ? before_line : bytes;
+  memcpy(target, source, at);
+  for (; at + 64 <= bytes; at += 64) {
+    stream_line(target + at, source + at);
   }
-  for (; at + 16 <= bytes; at += 16) {
-    stream_piece(target + at, source + at);
-  }
-  if (at < bytes) {
-    memcpy(target + at, source + at, bytes - at);
-  }
+  memcpy(target + at, source + at, bytes - at);
 #else
   memcpy(to, from, bytes);
 #endif

@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 1024 columns
-// Inputs    7724b7d5e3e7  (command, templates and emitter)
-// Body      9564622f9ab5  (everything below this comment)
+// Inputs    2e40fa552e5c  (command, templates and emitter)
+// Body      0cf5a72c22ec  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_x86_64_v4.h"
@@ -100,44 +100,30 @@ static inline float maximum(float a, float b) {
 typedef long long Line __attribute__((vector_size(64)));
 typedef long long LineAt __attribute__((vector_size(64), aligned(1), may_alias));
 
-// Store a line of 64 bytes past the caches.
-static inline void stream_line(void *to, const void *from) {
+#if defined(__SSE2__)
+// Store a whole line of 64 bytes past the caches.
+static inline void stream_line(char *to, const char *from) {
 #if defined(__clang__)
   __builtin_nontemporal_store(*(const LineAt *)from, (Line *)to);
 #else
   __builtin_ia32_movntdq512((Line *)to, *(const LineAt *)from);
 #endif
 }
-
-#if defined(__SSE2__)
-// Store 16 bytes past the caches; neighbours that follow soon share a line on the way.
-static inline void stream_piece(void *to, const void *from) {
-  _mm_stream_si128(to, _mm_loadu_si128(from));
-}
 #endif
 
-// Copy finished elements to memory past the caches; any alignment.
+// Copy finished elements to memory, whole lines past the caches; any alignment. Lines at the ends,
+// of which others write the rest, stay in the caches until they are whole.
 static void stream_out(void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
   char *target = to;
   const char *source = from;
-  size_t at = (size_t)(-(uintptr_t)target & 15u);
-  at = at < bytes ? at : bytes;
-  if (at > 0) {
-    memcpy(target, source, at);
-  }
-  for (; at + 16 <= bytes && (uintptr_t)(target + at) % 64 != 0; at += 16) {
-    stream_piece(target + at, source + at);
-  }
+  const size_t before_line = (size_t)(-(uintptr_t)target & 63u);
+  size_t at = before_line < bytes ? before_line : bytes;
+  memcpy(target, source, at);
   for (; at + 64 <= bytes; at += 64) {
     stream_line(target + at, source + at);
   }
-  for (; at + 16 <= bytes; at += 16) {
-    stream_piece(target + at, source + at);
-  }
-  if (at < bytes) {
-    memcpy(target + at, source + at, bytes - at);
-  }
+  memcpy(target + at, source + at, bytes - at);
 #else
   memcpy(to, from, bytes);
 #endif

@@ -3,8 +3,8 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 128 x 64 elements
-// Inputs    669c14629f12  (command, templates and emitter)
-// Body      61bf4f824eb6  (everything below this comment)
+// Inputs    2640486d9257  (command, templates and emitter)
+// Body      99f5f67fc826  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "transpose_f32_128x64.h"
@@ -44,6 +44,15 @@ enum {
 #endif
 
 #if defined(__SSE2__)
+// Store a whole line of 64 bytes past the caches.
+static inline void stream_line(char *to, const char *from) {
+  for (int at = 0; at < 64; at += 16) {
+    _mm_stream_si128((__m128i *)(to + at), _mm_loadu_si128((const __m128i *)(from + at)));
+  }
+}
+#endif
+
+#if defined(__SSE2__)
 // Store 16 bytes past the caches; neighbours that follow soon share a line on the way.
 static inline void stream_piece(void *to, const void *from) {
   _mm_stream_si128(to, _mm_loadu_si128(from));
@@ -59,6 +68,12 @@ static void stream_out(void *to, const void *from, size_t bytes) {
   at = at < bytes ? at : bytes;
   if (at > 0) {
     memcpy(target, source, at);
+  }
+  for (; at + 16 <= bytes && (uintptr_t)(target + at) % 64 != 0; at += 16) {
+    stream_piece(target + at, source + at);
+  }
+  for (; at + 64 <= bytes; at += 64) {
+    stream_line(target + at, source + at);
   }
   for (; at + 16 <= bytes; at += 16) {
     stream_piece(target + at, source + at);
