@@ -147,6 +147,8 @@ def tune(
         for case, why in tuner.failed:
             out.print(f"{case.label()}: not tuned: {why}")
     except KeyboardInterrupt:
+        for tuned in tuner.done:
+            _print(tuned)
         out.print("stopped; what was measured is kept, and the same command goes on from there")
         return 130
     finally:
