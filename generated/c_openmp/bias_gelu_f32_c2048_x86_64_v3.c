@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 2048 columns
-// Inputs    07e62b32c2e6  (command, templates and emitter)
-// Body      a4fa5e35f033  (everything below this comment)
+// Inputs    69b0d91f72e2  (command, templates and emitter)
+// Body      59850fbce3be  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "bias_gelu_f32_c2048_x86_64_v3.h"
@@ -29,7 +29,7 @@
 enum {
   kChunk = 2048,  // columns that are computed before they are stored
   kResultBytes = 4,  // of a column in all outputs
-  kStreamBytes = 8388608,  // results that go past the caches from this size on
+  kStreamBytes = 33554432,  // results that go past the caches from this size on
   kSerial = 32768  // elements that are too few for more than one thread
 };
 

@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 2048 columns
-// Inputs    07e62b32c2e6  (command, templates and emitter)
+// Inputs    69b0d91f72e2  (command, templates and emitter)
 // Body      899c6a0c51cf  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

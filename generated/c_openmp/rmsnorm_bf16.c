@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 1024 columns
-// Inputs    e64e71fb3bb6  (command, templates and emitter)
-// Body      e47f354a5dca  (everything below this comment)
+// Inputs    ce54184928da  (command, templates and emitter)
+// Body      08172708e915  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "rmsnorm_bf16.h"
@@ -32,12 +32,12 @@
 enum {
   kChunk = 1024,  // columns that are computed before they are stored
   kStretch = 4096,  // columns of which a reduction has a result of its own
-  kAhead = 1024,  // columns of the next row that are asked for at a time
+  kAhead = 256,  // columns for which memory is asked at a time
   kRowBuffer = 65536,  // longest row that a thread takes by itself
   kParts = 96,  // parts of a longer one
   kBlock = 64,  // columns of which a part has some whole number
   kResultBytes = 2,  // of a column in all outputs
-  kStreamBytes = 8388608,  // results that go past the caches from this size on
+  kStreamBytes = 33554432,  // results that go past the caches from this size on
   kSerial = 32768  // elements that are too few for more than one thread
 };
 
@@ -119,16 +119,29 @@ static void finish_stream(void) {
 #endif
 }
 
-// Ask for elements that lie `distance` elements of `size` bytes further on, in the next row.
+// Ask for elements `distance` elements of `size` bytes further on, in the next row, not the nearest
+// cache, which this row needs.
 static void prefetch(const void *from, int64_t distance, size_t size, int64_t count) {
 #if defined(__GNUC__)
   const uintptr_t start = (uintptr_t)from + (uintptr_t)distance * size;
   const uintptr_t end = start + (uintptr_t)count * size;
   for (uintptr_t line = start; line < end; line += 64) {
-    __builtin_prefetch((const void *)line);
+    __builtin_prefetch((const void *)line, 0, 2);
   }
 #else
   (void)from, (void)distance, (void)size, (void)count;
+#endif
+}
+
+// Ask for lines that will be written.
+static void prefetch_result(const void *to, size_t size, int64_t count) {
+#if defined(__GNUC__)
+  const uintptr_t start = (uintptr_t)to, end = start + (uintptr_t)count * size;
+  for (uintptr_t line = start; line < end; line += 64) {
+    __builtin_prefetch((const void *)line, 1);
+  }
+#else
+  (void)to, (void)size, (void)count;
 #endif
 }
 
@@ -153,8 +166,9 @@ static void compute_row(const Arguments *args, int64_t row, int streams) {
 
   // Pass 1 of 2: row_sum = sum of x_mn * x_mn.
   float row_sum = 0.0f;
-  for (int64_t first = 0; first < args->n; first += kStretch) {
-    const int64_t end = args->n - first < kStretch ? args->n : first + kStretch;
+  for (int64_t first = 0; first < args->n; first += kAhead) {
+    const int64_t end = args->n - first < kAhead ? args->n : first + kAhead;
+    prefetch_result(y_row + first, sizeof(uint16_t), streams ? 0 : end - first);
 #pragma omp simd reduction(+ : row_sum)
     for (int64_t column = first; column < end; ++column) {
       const float x_mn = bf16_to_f32(x_row[column]);

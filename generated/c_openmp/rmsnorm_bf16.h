@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 1024 columns
-// Inputs    e64e71fb3bb6  (command, templates and emitter)
+// Inputs    ce54184928da  (command, templates and emitter)
 // Body      d5ddac2c49a7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

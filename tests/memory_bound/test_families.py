@@ -64,6 +64,12 @@ def test_an_unknown_name_is_answered_with_the_nearest():
         FormulaProblem(formula="sofmax")
 
 
+@pytest.mark.parametrize("where", ["portable", "sm_75", "sm_90a"])
+def test_every_named_formula_has_a_kernel(where):
+    for name in NAMED:
+        assert render(KernelSpec.make(name, where, {})).files
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_every_named_formula_has_a_meaning_and_a_bound(name):
     problem = FormulaProblem(formula=name)

@@ -144,13 +144,18 @@ def test_a_full_reduction_is_the_same_bits_for_any_number_of_threads(name):
     assert len(set(found)) == 1
 
 
-def test_large_results_that_go_past_the_caches_are_right_at_any_alignment():
-    memory = np.zeros(3 * 1024 * 1024 + 64, np.float32)
-    x = np.random.default_rng(6).standard_normal((3, 1024 * 1024 - 5)).astype(np.float32)
+def test_results_that_go_past_the_caches_are_right_at_any_alignment():
+    memory = np.zeros(3 * 2500 + 64, np.float32)
+    x = np.random.default_rng(6).standard_normal((3, 2500 - 5)).astype(np.float32)
+    e = np.exp((x - x.max(1, keepdims=True)).astype(np.float64))
     for shift in (0, 1, 7):
+        memory[:] = 700
         y = memory[shift : shift + x.size].reshape(x.shape)
-        kernel("relu").run({"x": x, "y": y}, {})
+        kernel("relu", stream_bytes=0).run({"x": x, "y": y}, {})
         assert np.array_equal(y, np.maximum(x, 0))
+        kernel("softmax", stream_bytes=0).run({"x": x, "y": y}, {})
+        np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-5)
+        assert (memory[:shift] == 700).all() and (memory[shift + x.size :] == 700).all()
 
 
 def test_D07_more_rows_than_a_short_counts():

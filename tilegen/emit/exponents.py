@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from tilegen.emit.c_expr.dialects import EXP_NEGATIVE
-from tilegen.formula.nodes import Binary, Call, Name, Node, transform
-from tilegen.problems.lowering import Store, Value
-from tilegen.problems.passes import Pass, Program
+from tilegen.formula.nodes import Binary, Call, Name, Node, walk
+from tilegen.problems.passes import Program
 
 
-def with_negative_exponents(program: Program) -> Program:
-    """The program with `exp` of such a difference called by its own name, for which C has a shorter function."""
+def negative_exponentials(program: Program) -> frozenset[Node]:
+    """The calls of `exp` in a program whose argument is such a difference."""
     values = {v.name: v for p in program.passes for v in (*p.values, *p.reductions)}
 
     def is_negative(node: Node) -> bool:
@@ -22,23 +18,10 @@ def with_negative_exponents(program: Program) -> Program:
         top = values.get(node.b.name)
         return top is not None and top.op == "max" and top.node == node.a
 
-    def change(node: Node) -> Node:
-        if isinstance(node, Call) and node.function == "exp" and is_negative(node.args[0]):
-            return replace(node, function=EXP_NEGATIVE)
-        return node
-
-    def value(v: Value) -> Value:
-        return replace(v, node=transform(v.node, change))
-
-    def store(s: Store) -> Store:
-        return replace(s, value=value(s.value))
-
-    def sweep(p: Pass) -> Pass:
-        return replace(
-            p,
-            values=tuple(map(value, p.values)),
-            reductions=tuple(map(value, p.reductions)),
-            stores=tuple(map(store, p.stores)),
-        )
-
-    return replace(program, passes=tuple(map(sweep, program.passes)))
+    stored = [s.value for p in program.passes for s in p.stores]
+    return frozenset(
+        call
+        for value in (*values.values(), *stored)
+        for call in walk(value.node)
+        if isinstance(call, Call) and call.function == "exp" and is_negative(call.args[0])
+    )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tilegen.emit.exponents import with_negative_exponents
+from tilegen.emit.exponents import negative_exponentials
 from tilegen.emit.reductions_c import accumulation, loop_pragma, settled, starts
 from tilegen.emit.row_text import row_base, row_statements
 from tilegen.emit.sweeps import PackText, SweepText, Sweeps, Writer, combined, wrapped
@@ -76,7 +76,7 @@ class LongRowText:
 
 def long_rows(writer: Writer, program: Program, source: str) -> LongRowText:
     """The text of rows of one reduced index that are cut into parts; nothing is kept between passes."""
-    program = with_negative_exponents(program)
+    writer.printer.negative = negative_exponentials(program)
     made = Sweeps(
         writer,
         program,

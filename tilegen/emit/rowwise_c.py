@@ -8,7 +8,7 @@ from typing import Any
 
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
-from tilegen.emit.exponents import with_negative_exponents
+from tilegen.emit.exponents import negative_exponentials
 from tilegen.emit.reductions_c import accumulation, loop_pragma, settled, starts
 from tilegen.emit.row_parts_c import long_rows
 from tilegen.emit.row_text import row_base, row_statements
@@ -74,6 +74,7 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
     written = [t for t in problem.tensors() if t.is_written and problem.along[-1] in t.dims]
     streams = "streams" if written else ""
     steps = [*row.sweeps, *(parts.passes if parts else ())]
+    asked = "\n".join(line for s in row.sweeps for line in s.prefetches)
     names = {
         "computes": problem.title(),
         "prose": _prose(plan, keeps),
@@ -91,7 +92,9 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
         "function": row,
         "long_row": parts or "",
         "any_streams": streams,
-        "any_prefetches": "prefetches" if any(s.prefetches for s in row.sweeps) else "",
+        "any_prefetches": "prefetches" if "prefetch(" in asked else "",
+        "any_prefetched_results": "results" if "prefetch_result(" in asked else "",
+        "any_ahead": "ahead" if any(s.step == "kAhead" for s in steps) else "",
         "any_stretches": "stretches" if any(s.step == "kStretch" for s in steps) else "",
         "keeps": "keeps" if keeps else "",
         "last_extent": f"{ARGS}{problem.along[-1]}",
@@ -119,7 +122,8 @@ def _segments(writer: Writer) -> str:
 
 
 def _function(writer: Writer, program: Program, keep: bool) -> FunctionText:
-    problem, program = writer.problem, with_negative_exponents(program)
+    problem = writer.problem
+    writer.printer.negative = negative_exponentials(program)
     segmented = len(problem.along) > 1
 
     def base(tensor):
@@ -213,21 +217,32 @@ def _packed(writer: Writer, load) -> bool:
 
 
 def _prefetches(writer: Writer, program: Program, number: int) -> tuple[str, ...]:
-    """In the second pass, while the processor is busy with numbers: what the next row's first pass reads."""
+    """Requests of a pass while the processor is busy with numbers, for a row of one reduced index.
+
+    The second pass asks for what the first pass reads of the next row, and the pass before the first that stores
+    for the lines of its results, which it would else wait for.
+    """
     problem = writer.problem
     rows = row_indices(problem)
-    if number != 1 or len(problem.along) > 1 or not rows:
+    if len(problem.along) > 1:
         return ()
     lines = []
-    for load in program.passes[0].loads:
+    for load in program.passes[0].loads if number == 1 else ():
         tensor = writer.tensor(load.operand.name)
-        if rows[-1] not in tensor.dims:
+        if not rows or rows[-1] not in tensor.dims:
             continue
         stride = tensor.strides[tensor.dims.index(rows[-1])]
         kind = writer.storage(tensor.dtype)
         lines.append(
             f"prefetch({tensor.name}_row + first, {ARGS}{stride}, sizeof({kind}), end - first);"
         )
+    storing = [at for at, sweep in enumerate(program.passes) if sweep.stores]
+    if storing and number == storing[0] - 1:
+        for store in program.passes[number + 1].stores:
+            tensor = writer.tensor(store.name)
+            kind = writer.storage(tensor.dtype)
+            address = f"{row_base(writer, tensor)} + first"
+            lines.append(f"prefetch_result({address}, sizeof({kind}), streams ? 0 : end - first);")
     return tuple(lines)
 
 

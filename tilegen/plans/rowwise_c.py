@@ -20,8 +20,8 @@ PARTS = 96
 # Columns of which a part has a whole number: whole cache lines.
 BLOCK = 64
 
-# Columns of the next row that are asked for at a time: few enough for the requests not to wait.
-AHEAD = 1024
+# Columns for which memory is asked at a time: as many lines as a processor has requests under way.
+AHEAD = 256
 
 
 @dataclass(frozen=True)

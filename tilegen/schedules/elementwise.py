@@ -101,7 +101,7 @@ class ElementLoops(FormulaSchedule):
         32768, "Elements that are too few for more than one thread.", kind=int, unit="elements"
     )
     stream_bytes: int = option(
-        8388608,
+        33554432,
         "Size of the results from which on they are stored past the caches; smaller ones stay for their reader.",
         kind=int,
         unit="bytes",
@@ -138,7 +138,7 @@ class ElementLoops(FormulaSchedule):
     def tokens(self) -> list[str]:
         words = [f"c{self.chunk}"]
         words += [f"s{self.serial}"] if self.serial != 32768 else []
-        return words + ([f"n{self.stream_bytes}"] if self.stream_bytes != 8388608 else [])
+        return words + ([f"n{self.stream_bytes}"] if self.stream_bytes != 33554432 else [])
 
     def tile_extents(self) -> tuple[int, ...]:
         return (self.chunk,)
@@ -146,6 +146,6 @@ class ElementLoops(FormulaSchedule):
     @classmethod
     def candidates(cls, problem: FormulaProblem, target: CpuTarget) -> Iterator[ElementLoops]:
         for chunk, stream in itertools.product(
-            (256, 512, 1024, 2048, 4096), (1 << 21, 1 << 23, 1 << 25)
+            (256, 512, 1024, 2048, 4096), (1 << 23, 1 << 25, 1 << 27)
         ):
             yield cls(chunk, 32768, stream)

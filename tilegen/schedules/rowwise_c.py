@@ -39,7 +39,7 @@ class RowLoops(FormulaSchedule):
         32768, "Elements that are too few for more than one thread.", kind=int, unit="elements"
     )
     stream_bytes: int = option(
-        8388608,
+        33554432,
         "Size of the results from which on they are stored past the caches; smaller ones stay for their reader.",
         kind=int,
         unit="bytes",
@@ -84,7 +84,7 @@ class RowLoops(FormulaSchedule):
             made.append(f"b{self.row_buffer}")
         if self.serial != 32768:
             made.append(f"s{self.serial}")
-        if self.stream_bytes != 8388608:
+        if self.stream_bytes != 33554432:
             made.append(f"n{self.stream_bytes}")
         return made
 
@@ -94,7 +94,7 @@ class RowLoops(FormulaSchedule):
     @classmethod
     def candidates(cls, problem: FormulaProblem, target: CpuTarget) -> Iterator[RowLoops]:
         grid = itertools.product(
-            (256, 512, 1024, 2048), (4096, 16384, 65536), (1 << 21, 1 << 23, 1 << 25)
+            (256, 512, 1024, 2048), (4096, 16384, 65536), (1 << 23, 1 << 25, 1 << 27)
         )
         for chunk, row_buffer, stream_bytes in grid:
             yield cls(chunk, row_buffer, 32768, stream_bytes)

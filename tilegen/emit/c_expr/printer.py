@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilegen.emit.c_expr.dialects import TAILS, Dialect
+from tilegen.emit.c_expr.dialects import EXP_NEGATIVE, TAILS, Dialect
 from tilegen.emit.c_expr.literals import literal
 from tilegen.errors import TemplateFault
 from tilegen.formula.nodes import (
@@ -45,6 +45,7 @@ class ExpressionPrinter:
 
     Attributes:
         used: C functions that the printed text calls, in order of first use.
+        negative: calls of `exp` whose argument is known to be 0 at most.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class ExpressionPrinter:
         self.nonnegative = nonnegative
         self.locals = locals or {}
         self.used: dict[str, None] = {}
+        self.negative: frozenset[Node] = frozenset()
 
     def text(self, node: Node) -> str:
         """The expression, without outer parentheses."""
@@ -97,7 +99,8 @@ class ExpressionPrinter:
             case Binary(op, a, b):
                 return self._binary(node, op, a, b)
             case Call(function, args):
-                callee = self.dialect.function(function, args[0].dtype)
+                name = EXP_NEGATIVE if node in self.negative else function
+                callee = self.dialect.function(name, args[0].dtype)
                 return self.call(callee, *(self.text(arg) for arg in args))
             case Cast():
                 return self._cast(node)
