@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[g,n,k], row m of group g
 // Schedule  128x256x64 s4
-// Inputs    84753fd8422f  (command, templates and emitter)
-// Body      573e516d37d0  (everything below this comment)
+// Inputs    505e22aa856f  (command, templates and emitter)
+// Body      fcb6b0284f6e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "grouped_gemm_bf16_tn_128x256x64_s4_sm90a.h"
@@ -349,58 +349,20 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
   return *reinterpret_cast<const uint32_t *>(&pair);
 }
 
-// 16 bytes that begin so many 16-bit elements into two pieces.
-__device__ __forceinline__ uint4 shifted(const uint4 &low, const uint4 &high, int elements) {
-  uint32_t word[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-  for (int i = 0; i < 6; ++i) {
-    word[i] = elements & 4 ? word[i + 2] : word[i];
-  }
-#pragma unroll
-  for (int i = 0; i < 5; ++i) {
-    word[i] = elements & 2 ? word[i + 1] : word[i];
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    word[i] = elements & 1 ? __funnelshift_r(word[i], word[i + 1], 16) : word[i];
-  }
-  return {word[0], word[1], word[2], word[3]};
-}
-
-// Store a staged chunk, kLanes lanes a row and 16 bytes a lane: those that C aligns, put together
-// from two staged pieces. What is left of the row at both ends goes element by element.
+// Store a staged chunk: a warp takes row after row, its lanes neighbouring columns.
 __device__ __forceinline__ void store_chunk(const Epilogue &e, const Shape &shape,
                                             const Position &at, const Output *staging) {
-  constexpr int kLanes = kChunkN / kPiece, kRows = kStagingRows * kLanes / 128;  // of a thread
-  const int first = threadIdx.x % 128 / kLanes, lane = threadIdx.x % kLanes;
-  const int64_t n = at.n;
-  const int columns = static_cast<int>(min(shape.n - n, static_cast<int64_t>(kChunkN)));
-  const auto staged_piece = [&](int row, int piece) {
-    return staging + row * kChunkN + (piece ^ (row & 7)) * kPiece;
-  };
-  // All reads are on their way before the first store.
-  uint4 low[kRows], high[kRows];
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-    const int row = first + i * (128 / kLanes);
-    low[i] = *reinterpret_cast<const uint4 *>(staged_piece(row, lane));
-    high[i] = *reinterpret_cast<const uint4 *>(staged_piece(row, min(lane + 1, kLanes - 1)));
-  }
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-    const int row = first + i * (128 / kLanes);
+  const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+#pragma unroll 4
+  for (int row = warp; row < kStagingRows; row += 4) {
     const int64_t m = at.m + row;
-    Output *target = &e.c[m * e.ldc + n];
-    const uintptr_t place = reinterpret_cast<uintptr_t>(target) / sizeof(Output);
-    const int lead = min(static_cast<int>((kPiece - place % kPiece) % kPiece), columns);
-    const int whole = (columns - lead) / kPiece, ends = columns - whole * kPiece;
-    if (lane < whole && m < shape.m) {
-      uint4 *words = reinterpret_cast<uint4 *>(target + lead + lane * kPiece);
-      *words = shifted(low[i], high[i], lead);
-    }
-    for (int end = lane; end < ends && m < shape.m; end += kLanes) {
-      const int column = end < lead ? end : end + whole * kPiece;
-      target[column] = staged_piece(row, column / kPiece)[column % kPiece];
+#pragma unroll
+    for (int column = lane; column < kChunkN; column += 32) {
+      const int64_t n = at.n + column;
+      const int piece = column / kPiece ^ (row & 7);
+      if (m < shape.m && n < shape.n) {
+        e.c[m * e.ldc + n] = staging[row * kChunkN + piece * kPiece + column % kPiece];
+      }
     }
   }
 }

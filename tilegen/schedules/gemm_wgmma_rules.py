@@ -179,7 +179,7 @@ def of_resources(schedule: WgmmaGemm, problem: Gemm, target: CudaTarget) -> list
     bm, bn, bk = schedule.tile
     # Sums of a step that are promoted wait in a second set of registers, one wgmma after the other.
     sums = schedule.accumulators + (schedule.mma_n // 2 if schedule.promotes(problem) else 0)
-    # Threads that shift what they store hold more of it.
+    # Threads that store rows themselves hold the places of more of them.
     need = sums + (64 if schedule.repack else 32)
     allowed = schedule.roles.consumer
     if need > allowed:
