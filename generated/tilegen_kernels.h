@@ -75,6 +75,8 @@
 #include "cuda/gemm_tf32_tn_bias_relu_128x128x16_s3_sm80.h"
 #include "cuda/grouped_gemm_bf16_tn_128x256x64_s4_sm90a.h"
 #include "cuda/layernorm_bf16_v32_sm80.h"
+#include "cuda/scaled_gemm_e4m3_tn_128x128x128_s6_c2_sm90a.h"
+#include "cuda/scaled_gemm_e4m3_tn_of32_e6da6c2_128x128x128_s7_c2_sm90a.h"
 #include "cuda/softmax_f32_v32_l256_sm80.h"
 #include "cuda/swiglu_bf16_x2_sm80.h"
 #include "cuda/total_f32_x2_sm80.h"

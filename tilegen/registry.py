@@ -21,6 +21,7 @@ _PROBLEMS = {
     "gemm": "tilegen.problems.gemm:Gemm",
     "gated_gemm": "tilegen.problems.gated_gemm:GatedGemm",
     "grouped_gemm": "tilegen.problems.grouped_gemm:GroupedGemm",
+    "scaled_gemm": "tilegen.problems.scaled_gemm:ScaledGemm",
 }
 
 # The table of formulas that have a name.
@@ -37,6 +38,7 @@ _SCHEDULES = [
     "tilegen.schedules.gemm_wgmma:WgmmaGemm",
     "tilegen.schedules.gemm_wgmma_grouped:WgmmaGroupedGemm",
     "tilegen.schedules.gemm_wgmma_gated:WgmmaGatedGemm",
+    "tilegen.schedules.gemm_wgmma_scaled:WgmmaScaledGemm",
     "tilegen.schedules.attention_amx:AmxAttention",
     "tilegen.schedules.attention_blocked:BlockedAttention",
     "tilegen.schedules.gemm_simt:SimtGemm",

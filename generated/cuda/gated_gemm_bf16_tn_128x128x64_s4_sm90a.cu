@@ -4,7 +4,7 @@
 // Formula   c[m,n] = silu(gate) * acc where acc, gate = sums over k of A[m,k] * B[n,k], A[m,k] *
 //           G[n,k]
 // Schedule  128x128x64 s4
-// Inputs    d1ea0397ecdb  (command, templates and emitter)
+// Inputs    cce9828931a6  (command, templates and emitter)
 // Body      909753211bec  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    d4e27a9c6310  (command, templates and emitter)
+// Inputs    cd4a791330b5  (command, templates and emitter)
 // Body      c2818c9469a1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

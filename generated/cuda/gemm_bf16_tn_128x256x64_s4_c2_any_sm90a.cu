@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2 any
-// Inputs    61ae9596574c  (command, templates and emitter)
+// Inputs    d200e94e96da  (command, templates and emitter)
 // Body      4eb248a7a537  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

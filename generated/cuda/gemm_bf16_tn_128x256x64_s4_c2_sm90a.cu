@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2
-// Inputs    d0254c8c4e2c  (command, templates and emitter)
+// Inputs    656943eb11c8  (command, templates and emitter)
 // Body      1cf0cdc14318  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

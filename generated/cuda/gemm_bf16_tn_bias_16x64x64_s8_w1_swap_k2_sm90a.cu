@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    00b1bbff7b6f  (command, templates and emitter)
+// Inputs    0ba2ffb33150  (command, templates and emitter)
 // Body      3ed7c78edbc0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,7 +4,7 @@
 // Formula   d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n) where acc = sum over k of
 //           A[m,k] * B[n,k]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    1a3166fae12b  (command, templates and emitter)
+// Inputs    eaf953975693  (command, templates and emitter)
 // Body      e8ec24c3994b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

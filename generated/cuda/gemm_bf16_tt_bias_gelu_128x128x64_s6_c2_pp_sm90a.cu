@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    594dc27a1770  (command, templates and emitter)
+// Inputs    9e6d491d5dd5  (command, templates and emitter)
 // Body      f49c526f835c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

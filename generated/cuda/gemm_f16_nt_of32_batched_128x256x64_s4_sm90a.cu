@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  128x256x64 s4
-// Inputs    0ba7141964f5  (command, templates and emitter)
+// Inputs    9fd6078ad867  (command, templates and emitter)
 // Body      acb7a73a0c80  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s7 c2 pp
-// Inputs    73a88391fec6  (command, templates and emitter)
+// Inputs    925f7c828f69  (command, templates and emitter)
 // Body      e1cd99e27a1f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

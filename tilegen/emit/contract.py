@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilegen.plans.base import Plan
-from tilegen.problems.base import Tensor
+from tilegen.problems.base import Tensor, counted
 
 
 def negative_sizes(plan: Plan) -> str:
@@ -76,7 +76,7 @@ def requires(plan: Plan) -> list[str]:
         text = f"{tensor.name}: {what}, {access}; {tensor.doc}"
         sentences.append(text.rstrip(".") + ".")
         for stride, dim in zip(tensor.strides, tensor.dims):
-            sentences[-1] += f" {stride}: elements from one {dim} to the next."
+            sentences[-1] += f" {stride}: elements from one {counted(dim)} to the next."
     for scalar in plan.problem.scalars():
         sentences.append(f"{scalar.name}: {scalar.dtype}; {scalar.doc}.")
     sentences += [*plan.problem.requirements(), *plan.requirements]

@@ -208,6 +208,10 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
     map_parameters = {m: f"const CUtensorMap *{m}" for m in maps}
     shared = "SharedStorage &shared"
     turn = ["int other_turn"] if plan.pingpong else []
+    scales = ["const Scales &scales"] if plan.scaled else []
+    walk = ["int steps", "int first", *turn]
+    if plan.scaled:
+        walk = ["const Shape &shape", "int first", "const Position &at", *scales]
     sums = "Sum (&sums)[kMmas][kSums]"
     tile = ["const Shape &shape", "const Position &at", *(["int consumer"] if plan.staged else [])]
     head = [shared] if plan.staged else []
@@ -222,11 +226,12 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
         "load_maps": loads,
         "produce_parameters": [shared, *(map_parameters[m] for m in loads), "const Shape &shape"],
         "produce_arguments": ["shared", *(f"&{m}" for m in loads), "shape"],
-        "multiply_parameters": [shared, "Ring &ring", "int steps", "int first", *turn, sums],
+        "multiply_parameters": [shared, "Ring &ring", *walk, sums],
         "consume_parameters": [
             shared,
             *(map_parameters[m] for m in [*stores, *operand]),
             how,
+            *scales,
             "const Shape &shape",
             "int consumer",
         ],
@@ -234,6 +239,7 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
             "shared",
             *(f"&{m}" for m in [*stores, *operand]),
             what,
+            *(["scales"] if scales else []),
             "shape",
             "warpgroup - 1",
         ],
@@ -264,8 +270,12 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
             *(f"const __grid_constant__ CUtensorMap {m}" for m in maps),
             "const Shape shape",
             how.replace("&", ""),
+            *(["const Scales scales"] if scales else []),
         ],
-        "launch_arguments": ["&config", "kernel", *maps, "shape", given],
+        "launch_arguments": [
+            *("&config", "kernel", *maps, "shape", given),
+            *(["scales"] if scales else []),
+        ],
         "epilogue_values": [v.split(" = ", 1)[1] for v in values]
         + gemm_rows.context(plan)["row_values"],
     }

@@ -30,6 +30,7 @@ _CONTEXTS = {
     "gemm": "tilegen.emit.gemm",
     "gated_gemm": "tilegen.emit.gemm",
     "grouped_gemm": "tilegen.emit.gemm",
+    "scaled_gemm": "tilegen.emit.gemm",
 }
 
 # plan class: module whose `context(plan)` adds names that only its own templates need.
@@ -39,6 +40,7 @@ _PLAN_CONTEXTS = {
     "WgmmaAttentionBackwardPlan": "tilegen.emit.attention_wgmma",
     "WgmmaGemmPlan": "tilegen.emit.gemm_wgmma",
     "WgmmaGatedGemmPlan": "tilegen.emit.gemm_wgmma",
+    "WgmmaScaledGemmPlan": "tilegen.emit.gemm_wgmma",
     "WgmmaGroupedGemmPlan": "tilegen.emit.gemm_wgmma_grouped",
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilegen.plans.base import Plan
-from tilegen.problems.base import Tensor
+from tilegen.problems.base import Tensor, counted
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def grouped(plan: Plan) -> list[list[Argument]]:
         role = "packed" if tensor.packed else "pointer"
         group = [Argument(tensor.name, _pointer(tensor, backend), role, tensor, tensor.doc)]
         for stride, dim in zip(tensor.strides, tensor.dims):
-            doc = f"elements from one {dim} of {tensor.name} to the next"
+            doc = f"elements from one {counted(dim)} of {tensor.name} to the next"
             group.append(Argument(stride, "int64_t", "stride", tensor, doc))
         groups.append(group)
     groups.append(

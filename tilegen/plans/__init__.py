@@ -37,6 +37,7 @@ _PLANS = {
     "VnniGemm": "tilegen.plans.gemm_vnni:VnniGemmPlan",
     "WgmmaGemm": "tilegen.plans.gemm_wgmma:WgmmaGemmPlan",
     "WgmmaGatedGemm": "tilegen.plans.gemm_wgmma_gated:WgmmaGatedGemmPlan",
+    "WgmmaScaledGemm": "tilegen.plans.gemm_wgmma_scaled:WgmmaScaledGemmPlan",
     "WgmmaGroupedGemm": "tilegen.plans.gemm_wgmma_grouped:WgmmaGroupedGemmPlan",
     "GemvGemm": "tilegen.plans.gemm_gemv:GemvGemmPlan",
     "SkinnyGemm": "tilegen.plans.gemm_skinny:SkinnyGemmPlan",

@@ -30,6 +30,7 @@ class WgmmaGemmPlan(Plan):
     y_rows: str
     right_rows: str
     gated: int
+    scaled: int
     sums: int
     staging_rows: str
     piece: int
@@ -162,6 +163,7 @@ class WgmmaGemmPlan(Plan):
             y_rows="kBlockM" if swap else "kBlockN",
             right_rows="kBlockN",
             gated=0,
+            scaled=0,
             sums=mma_n // 2,
             staging_rows="kBlockM" if swap else "64",
             piece=16 // size,
@@ -272,6 +274,11 @@ class WgmmaGemmPlan(Plan):
             return 1
         return max(16 // self.problem.storage.bytes, 8 if self.staged else 1)
 
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """Names of the operands that the copy engine reads."""
+        return self.problem.product_arrays
+
     def parts(self) -> tuple[str, ...]:
         chunk = (self.chunk_part,) if self.staged else ()
         return (self.consume_part, self.store_part, *chunk)
@@ -283,7 +290,7 @@ class WgmmaGemmPlan(Plan):
         arrays = [
             t
             for t in self.problem.tensors()
-            if t.name in (*self.problem.product_arrays, self.tile_operand)
+            if t.name in (*self.moved, self.tile_operand)
             or (self.staged and t.is_written and "n" in t.dims)
         ]
         checks = []

@@ -26,6 +26,7 @@ class WgmmaGroupedGemmPlan(WgmmaGemmPlan):
         "cluster_m",
         "consume_part",
         "gated",
+        "scaled",
         "repacked_extent",
         "rows_of_cluster",
         "tile_m",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,27 @@ class Size:
     doc: str
 
 
+_BLOCKS = re.compile(r"\((\w+) \+ \d+\) / (\d+)")
+
+
+def blocks(size: str, length: int) -> str:
+    """The dimension of an array that has one element for each `length` of a size, as C writes it."""
+    return f"({size} + {length - 1}) / {length}"
+
+
+def extent(dim: str, sizes: Mapping[str, int]) -> int:
+    """Extent of a dimension: a number, a size, or a size in `blocks`, the last of which may be partial."""
+    if found := _BLOCKS.fullmatch(dim):
+        return -(-sizes[found[1]] // int(found[2]))
+    return int(dim) if dim.isdigit() else sizes[dim]
+
+
+def counted(dim: str) -> str:
+    """What a dimension counts, in words: `n`, or `block of n`."""
+    found = _BLOCKS.fullmatch(dim)
+    return f"block of {found[1]}" if found else dim
+
+
 @dataclass(frozen=True)
 class Tensor:
     """An array argument.
@@ -34,7 +56,7 @@ class Tensor:
         role: `input`, `output` or `inout`.
         dtype: element type.
         dims: sizes of the array, outer dimension first; the innermost is contiguous. A number is a size
-            that the kernel fixes.
+            that the kernel fixes; `blocks` gives a dimension that follows from a size.
         strides: names of the stride arguments in elements, one for each dimension but the last.
         doc: what it holds.
         any_order: whether the outer dimensions may lie in memory in any order, as batch, sequence and
@@ -53,7 +75,7 @@ class Tensor:
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Extents of the array for the given sizes."""
-        return tuple(int(d) if d.isdigit() else sizes[d] for d in self.dims)
+        return tuple(extent(d, sizes) for d in self.dims)
 
     @property
     def is_written(self) -> bool:

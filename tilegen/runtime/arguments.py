@@ -133,6 +133,7 @@ def infer_sizes(plan: Plan, views: Mapping[str, View]) -> dict[str, int]:
     """
     sizes: dict[str, int] = {}
     source: dict[str, str] = {}
+    names = {size.name for size in plan.problem.sizes()}
     for tensor in plan.problem.tensors():
         if tensor.name not in views:
             raise ArgumentError(
@@ -141,11 +142,7 @@ def infer_sizes(plan: Plan, views: Mapping[str, View]) -> dict[str, int]:
         view = views[tensor.name]
         _check_array(tensor, view)
         for dim, extent in zip(tensor.dims, view.shape):
-            if dim.isdigit():
-                if extent != int(dim):
-                    raise ArgumentError(
-                        f"{tensor.name} has shape {view.shape}; the kernel takes [{','.join(tensor.dims)}]"
-                    )
+            if dim not in names:
                 continue
             if sizes.setdefault(dim, extent) != extent:
                 raise ArgumentError(
@@ -153,6 +150,13 @@ def infer_sizes(plan: Plan, views: Mapping[str, View]) -> dict[str, int]:
                     f"{tensor.name} has shape {view.shape}; the kernel takes [{','.join(tensor.dims)}].",
                 )
             source.setdefault(dim, tensor.name)
+    for tensor in plan.problem.tensors():
+        shape = views[tensor.name].shape
+        if shape != tensor.shape(sizes):
+            raise ArgumentError(
+                f"{tensor.name} has shape {shape}; the kernel takes [{','.join(tensor.dims)}], "
+                f"here {tensor.shape(sizes)}"
+            )
     return sizes
 
 

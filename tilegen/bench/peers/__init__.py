@@ -30,6 +30,7 @@ _GPU = {
     "torch": "tilegen.bench.peers.torch_gpu:TorchEager",
     "torch_tf32": "tilegen.bench.peers.torch_gpu:TorchTf32",
     "torch_fp8": "tilegen.bench.peers.torch_gpu:TorchFp8",
+    "torch_blocks": "tilegen.bench.peers.torch_gpu:TorchBlockScaled",
     "cublaslt": "tilegen.bench.peers.torch_fused:CublasLt",
     "torch_gated": "tilegen.bench.peers.torch_fused:TorchGated",
     "triton": "tilegen.bench.peers.triton_gemm:TritonGemm",

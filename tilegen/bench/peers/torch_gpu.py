@@ -16,6 +16,7 @@ from tilegen.problems.base import Problem
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.gemm import Gemm
 from tilegen.problems.grouped_gemm import GroupedGemm
+from tilegen.problems.scaled_gemm import ScaledGemm
 from tilegen.targets import CudaTarget
 from tilegen.toolchain.build import LIBRARY, run_compiler
 from tilegen.toolchain.cache import cached, digest
@@ -71,6 +72,29 @@ class TorchFp8(GpuPeer):
             scales = [(one, one)] * len(sets)
         kind = torch.bfloat16 if spec.problem.out_dtype is BF16 else torch.float16
         return lambda i: torch._scaled_mm(*pairs[i], *scales[i], out_dtype=kind)
+
+
+class TorchBlockScaled(GpuPeer):
+    """PyTorch's scaled product with the scales of blocks: A's lie column by column, as cublasLt wants them."""
+
+    def knows(self, problem: Problem) -> bool:
+        return (
+            isinstance(problem, ScaledGemm)
+            and problem.epilogue == "none"
+            and (problem.dtype, problem.out_dtype) == (E4M3, BF16)
+        )
+
+    def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
+        import torch
+
+        given = [
+            (
+                *(t["a"], t["b"].transpose(-1, -2)),
+                *(t["a_scale"].t().contiguous().t(), t["b_scale"].t()),
+            )
+            for t in sets
+        ]
+        return lambda i: torch._scaled_mm(*given[i], out_dtype=torch.bfloat16)
 
 
 def _scales(problem: Gemm) -> tuple[str, str] | None:
