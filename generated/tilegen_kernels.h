@@ -3,7 +3,7 @@
 #define TILEGEN_KERNELS_H
 
 #include "c_openmp/attention_backward_f32_d128_causal_b32_m8x3_x86_64_v4.h"
-#include "c_openmp/attention_bf16_d128_causal_b128_g8_amx.h"
+#include "c_openmp/attention_bf16_d128_causal_b256_g8_amx.h"
 #include "c_openmp/attention_bf16_d64_f66359b_b64_m4x3.h"
 #include "c_openmp/attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4.h"
 #include "c_openmp/bias_gelu_f32_c2048_x86_64_v3.h"

@@ -3,8 +3,8 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b32 m8x3
-// Inputs    382077c596b3  (command, templates and emitter)
-// Body      1a4a6b12234b  (everything below this comment)
+// Inputs    06834fdd7f58  (command, templates and emitter)
+// Body      8e91e7d343d4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_backward_f32_d128_causal_b32_m8x3_x86_64_v4.h"
@@ -116,21 +116,16 @@ static inline __attribute__((always_inline)) Vector splat(float value) {
   return zero + value;
 }
 
-static inline __attribute__((always_inline)) Vector choose_lanes(
-    Mask condition, Vector yes, Vector no) {
-  return (Vector)((condition & (Mask)yes) | (~condition & (Mask)no));
-}
-
 // 2^x for x up to kSlack, with a relative error below 2e-7; 0 where x is below -126, NaN where it
 // is NaN. x splits into the nearest whole number, which becomes an exponent, and a rest in
 // [-0.5, 0.5], whose power is a polynomial.
 static inline __attribute__((always_inline)) Vector exp2_vector(Vector x) {
-  const Vector shift = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to a whole number
+  // 1.5 * 2^23, with which a sum is a whole number, and the bias of exponents.
+  const Vector shift = splat(12582912.0f + 127.0f);
   const Mask small = x < -126.0f;
-  const Vector finite = choose_lanes(small, splat(-126.0f), x);
-  const Vector shifted = finite + shift;
-  const Vector rest = finite - (shifted - shift);
-  const Vector power = (Vector)(((Mask)shifted - (0x4b400000 - 127)) << 23);
+  const Vector shifted = x + shift;
+  const Vector rest = x - (shifted - shift);
+  const Vector power = (Vector)((Mask)shifted << 23);
   Vector y = splat(0.00015403530f);
   y = y * rest + 0.0013333558f;
   y = y * rest + 0.0096181291f;
@@ -138,7 +133,7 @@ static inline __attribute__((always_inline)) Vector exp2_vector(Vector x) {
   y = y * rest + 0.24022651f;
   y = y * rest + 0.69314718f;
   y = y * rest + 1.0f;
-  return choose_lanes(small, splat(0.0f), y * power);
+  return (Vector)(~small & (Mask)(y * power));
 }
 
 // A tile in the memory of its thread, its keys or queries innermost.

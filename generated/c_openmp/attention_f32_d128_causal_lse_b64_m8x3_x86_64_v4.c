@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b64 m8x3
-// Inputs    2bd49510e61e  (command, templates and emitter)
-// Body      77e41f35ffcf  (everything below this comment)
+// Inputs    82e84ad1c592  (command, templates and emitter)
+// Body      0b839ff91f84  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4.h"
@@ -117,21 +117,16 @@ static inline __attribute__((always_inline)) Vector splat(float value) {
   return zero + value;
 }
 
-static inline __attribute__((always_inline)) Vector choose_lanes(
-    Mask condition, Vector yes, Vector no) {
-  return (Vector)((condition & (Mask)yes) | (~condition & (Mask)no));
-}
-
 // 2^x for x up to kSlack, with a relative error below 2e-7; 0 where x is below -126, NaN where it
 // is NaN. x splits into the nearest whole number, which becomes an exponent, and a rest in
 // [-0.5, 0.5], whose power is a polynomial.
 static inline __attribute__((always_inline)) Vector exp2_vector(Vector x) {
-  const Vector shift = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to a whole number
+  // 1.5 * 2^23, with which a sum is a whole number, and the bias of exponents.
+  const Vector shift = splat(12582912.0f + 127.0f);
   const Mask small = x < -126.0f;
-  const Vector finite = choose_lanes(small, splat(-126.0f), x);
-  const Vector shifted = finite + shift;
-  const Vector rest = finite - (shifted - shift);
-  const Vector power = (Vector)(((Mask)shifted - (0x4b400000 - 127)) << 23);
+  const Vector shifted = x + shift;
+  const Vector rest = x - (shifted - shift);
+  const Vector power = (Vector)((Mask)shifted << 23);
   Vector y = splat(0.00015403530f);
   y = y * rest + 0.0013333558f;
   y = y * rest + 0.0096181291f;
@@ -139,7 +134,12 @@ static inline __attribute__((always_inline)) Vector exp2_vector(Vector x) {
   y = y * rest + 0.24022651f;
   y = y * rest + 0.69314718f;
   y = y * rest + 1.0f;
-  return choose_lanes(small, splat(0.0f), y * power);
+  return (Vector)(~small & (Mask)(y * power));
+}
+
+static inline __attribute__((always_inline)) Vector choose_lanes(
+    Mask condition, Vector yes, Vector no) {
+  return (Vector)((condition & (Mask)yes) | (~condition & (Mask)no));
 }
 
 // s[key][query] = k[key][:] . q[:][query] for kRows keys.
@@ -294,15 +294,17 @@ static void begin_tile(struct Tile *t, const Element *q, int64_t stride, int64_t
 static void mask_scores(const struct Tile *t, struct Block *block, const struct Call *call,
                         int64_t batch, int64_t head, int keys) {
   (void)batch, (void)head;
-  for (int i = 0; i < t->rows; ++i) {
-    const int64_t row = t->first_row + i;
-    const int64_t first = first_key(call, row) - block->first;
-    const int64_t end = end_key(call, row) - block->first;
-    for (int key = 0; key < keys; ++key) {
-      int seen = key >= first && key < end;
-      if (!seen) {
-        block->s[key][i] = -INFINITY;
-      }
+  int first[kBlockM], end[kBlockM];
+  for (int i = 0; i < kBlockM; ++i) {
+    const int64_t row = t->first_row + (i < t->rows ? i : t->rows - 1);
+    first[i] = (int)(first_key(call, row) - block->first);
+    end[i] = (int)(end_key(call, row) - block->first);
+  }
+  for (int key = 0; key < keys; ++key) {
+#pragma omp simd
+    for (int i = 0; i < kBlockM; ++i) {
+      const float s = block->s[key][i];
+      block->s[key][i] = key >= first[i] && key < end[i] ? s : -INFINITY;
     }
   }
 }
@@ -382,21 +384,6 @@ static void attend_tiles(const struct Call *call, int64_t batch, int64_t head, i
   }
 }
 
-// A query that goes through its keys one by one.
-struct Query {
-  _Alignas(64) float q[kHeadDim];  // times the scale
-  _Alignas(64) float o[kValueDim];
-  float maximum;  // of the scores so far, or a little less
-  float sum;      // of the weights so far
-  int64_t head, kv_head, row;
-};
-
-static inline Vector load_floats(const float *from) {
-  Vector x;
-  memcpy(&x, from, sizeof x);
-  return x;
-}
-
 // Alternate the lower halves, and the upper halves, of two vectors.
 static inline Vector low(Vector a, Vector b) {
 #if defined(__clang__)
@@ -416,6 +403,21 @@ static inline Vector high(Vector a, Vector b) {
   const Mask lanes = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   return __builtin_shuffle(a, b, lanes);
 #endif
+}
+
+// A query that goes through its keys one by one.
+struct Query {
+  _Alignas(64) float q[kHeadDim];  // times the scale
+  _Alignas(64) float o[kValueDim];
+  float maximum;  // of the scores so far, or a little less
+  float sum;      // of the weights so far
+  int64_t head, kv_head, row;
+};
+
+static inline Vector load_floats(const float *from) {
+  Vector x;
+  memcpy(&x, from, sizeof x);
+  return x;
 }
 
 // The products of a query with kLanes keys, one in each lane. Past `last` that key stands in.
@@ -480,13 +482,14 @@ static void pass_block(struct Query *query, const struct Call *call, int64_t bat
                        int keys, const float *k, int64_t k_stride, const float *v,
                        int64_t v_stride) {
   (void)batch;
-  const int64_t first = first_key(call, query->row) - block;
-  const int64_t end = end_key(call, query->row) - block;
+  const int first = (int)(first_key(call, query->row) - block);
+  const int end = (int)(end_key(call, query->row) - block);
   _Alignas(64) float weights[kWeights];
   float top = query->maximum;
   for (int key = 0; key < keys; key += kLanes) {
     *(Vector *)&weights[key] = dots(query->q, k + key * k_stride, k_stride, keys - 1 - key);
   }
+#pragma omp simd reduction(max : top)
   for (int key = 0; key < kWeights; ++key) {
     int seen = key < keys && key >= first && key < end;
     weights[key] = seen ? weights[key] : -INFINITY;
@@ -504,9 +507,12 @@ static void pass_block(struct Query *query, const struct Call *call, int64_t bat
   for (int key = 0; key < kWeights; key += kLanes) {
     *(Vector *)&weights[key] = exp2_vector(*(Vector *)&weights[key] - base);
   }
-  for (int key = 0; key < keys; ++key) {
-    query->sum += weights[key];
+  float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+  for (int key = 0; key < kWeights; ++key) {
+    sum += weights[key];
   }
+  query->sum += sum;
   add_values(query->o, weights, keys, v, v_stride);
 }
 

@@ -33,7 +33,7 @@ class AmxAttention(Schedule):
     """
 
     block: int = option(
-        128,
+        256,
         "Keys of a block, which is brought side by side for several tiles.",
         kind=int,
         unit="keys",
@@ -64,8 +64,8 @@ class AmxAttention(Schedule):
 
     @classmethod
     def default(cls, problem: Attention, target: CpuTarget) -> AmxAttention:
-        """The longest block up to 128 keys that divides a page, and up to 8 tiles that fit a stack."""
-        block = math.gcd(128, problem.page) if problem.page else 128
+        """The longest block up to 256 keys that divides a page, and up to 8 tiles that fit a stack."""
+        block = math.gcd(256, problem.page) if problem.page else 256
         fits = (n for n in (8, 4, 2) if cls(block, n).stack_bytes(problem) <= STACK)
         return cls(block, next(fits, 1))
 
