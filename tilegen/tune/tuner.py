@@ -95,7 +95,8 @@ class Tuner:
                 self.failed.append((case, "it has no row; leave --refresh out to search for one"))
             else:
                 searches.append(self._search(case, tell(case), shared.get(number)))
-        kept = [self._fresh(search) for search in searches]
+        fresh: dict[Problem, list[Row]] = {}
+        kept = [self._fresh(search, fresh) for search in searches]
         for search, row in zip(searches, kept):
             if row is None:
                 planned = search.planned(settings.budget, settings.seed)
@@ -118,7 +119,7 @@ class Tuner:
     def tune(self, case: BenchCase, tell: Tell) -> Tuned:
         """Tune one case and write its row."""
         search = self._search(case, tell)
-        kept = self._fresh(search)
+        kept = self._fresh(search, {})
         if kept is not None:
             return Tuned(kept, search, kept=True)
         return self._finished(self._confirmed(search))
@@ -154,12 +155,15 @@ class Tuner:
             space.recorded,
         )
 
-    def _fresh(self, search: Search) -> Row | None:
-        """The row of an earlier run that still holds."""
+    def _fresh(self, search: Search, known: dict[Problem, list[Row]]) -> Row | None:
+        """The row of an earlier run that still holds; rows of a problem are told apart once, into `known`."""
         if self.settings.again:
             return None
-        table = files.read(self._written.path(search.problem.operator))
-        rows = lookup.sort_rows(table, search.problem, self.settings.where).fresh
+        if search.problem not in known:
+            table = files.read(self._written.path(search.problem.operator))
+            sorted_rows = lookup.sort_rows(table, search.problem, self.settings.where)
+            known[search.problem] = sorted_rows.fresh
+        rows = known[search.problem]
         for row in rows:
             same = dict(row.sizes) == dict(search.sizes)
             same = same and row.threads == self.settings.rules.threads
@@ -260,9 +264,9 @@ class Tuner:
         for problem in dict.fromkeys(t.row.problem for t in found):
             places = [i for i, t in enumerate(found) if t.row.problem == problem]
             subject, where = found[places[0]].search.problem, self.settings.where
-            for i in places:
-                (found[i].row,) = lookup.current([found[i].row], subject, where)
-            rows = [found[i].row for i in places]
+            rows = lookup.current([found[i].row for i in places], subject, where)
+            for i, row in zip(places, rows):
+                found[i].row = row
             wanted = cross.wanted(rows, subject, where)
             compared = [self._beside(found[i], s) if s else [] for i, s in zip(places, wanted)]
             for i, chosen in zip(places, compared):
