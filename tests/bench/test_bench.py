@@ -21,6 +21,7 @@ from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.gated_gemm import GatedGemm
 from tilegen.problems.gemm import Gemm
 from tilegen.problems.grouped_gemm import GroupedGemm
+from tilegen.problems.scaled_gemm import ScaledGemm
 from tilegen.spec import KernelSpec
 from tilegen.targets import target
 
@@ -201,11 +202,13 @@ def test_fused_products_have_fused_peers():
         return set(peer_names("cuda", problem))
 
     assert known(Gemm("bf16", epilogue="bias_gelu")) == {
-        *("torch", "cublaslt", "triton", "torch.compile")
+        *("torch", "cublaslt", "triton", "tilelang", "torch.compile")
     }
     assert known(Gemm("bf16", epilogue="bias_silu")) == {"torch", "torch.compile"}
     assert known(GatedGemm("bf16")) == {"torch", "torch_gated", "torch.compile"}
     assert known(GroupedGemm("bf16")) == {"torch"}
+    assert known(ScaledGemm()) == {"torch_blocks"}
+    assert known(ScaledGemm(epilogue="bias")) == set()
 
 
 def test_what_says_where_others_end_is_not_drawn_at_random():

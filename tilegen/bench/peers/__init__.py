@@ -34,6 +34,7 @@ _GPU = {
     "cublaslt": "tilegen.bench.peers.torch_fused:CublasLt",
     "torch_gated": "tilegen.bench.peers.torch_fused:TorchGated",
     "triton": "tilegen.bench.peers.triton_gemm:TritonGemm",
+    "tilelang": "tilegen.bench.peers.tilelang_gemm:TileLangGemm",
     "torch.compile": "tilegen.bench.peers.torch_gpu:TorchCompile",
     "cudnn": "tilegen.bench.peers.torch_attention:CudnnAttention",
     "flash": "tilegen.bench.peers.torch_attention:FlashAttention",
