@@ -7,9 +7,11 @@ import pytest
 
 from tests.test_simulated import missing
 from tilegen.emit.render import render
-from tilegen.errors import FormulaError, IllegalSchedule, UsageError
+from tilegen.errors import ArgumentError, FormulaError, IllegalSchedule, UsageError
+from tilegen.plans import make_plan
 from tilegen.problems.base import blocks, extent
 from tilegen.problems.scaled_gemm import ScaledGemm
+from tilegen.runtime.arguments import View, infer_sizes
 from tilegen.simulate import Options
 from tilegen.spec import KernelSpec
 from tilegen.values import BF16, E5M2
@@ -44,6 +46,14 @@ def test_a_problem_refuses_other_types_and_taken_names():
 
 def test_a_dimension_of_blocks_counts_the_last_one():
     assert [extent(blocks("k", 128), {"k": k}) for k in (0, 1, 128, 129)] == [0, 1, 1, 2]
+
+
+def test_scales_of_another_shape_are_refused():
+    plan = make_plan(spec())
+    arrays = plan.problem.draw({"m": 3, "n": 130, "k": 300}, np.random.default_rng(0))
+    arrays |= {"c": np.zeros((3, 130), BF16.numpy), "b_scale": np.zeros((1, 3), np.float32)}
+    with pytest.raises(ArgumentError, match=r"b_scale has shape \(1, 3\).*here \(2, 3\)"):
+        infer_sizes(plan, {name: View.of(array, name) for name, array in arrays.items()})
 
 
 def test_reference_scales_every_block():
