@@ -16,7 +16,6 @@ from tilegen.problems.lowering import Value
 from tilegen.problems.passes import Pass, Program
 
 RESULTS = "results"
-_EVERY = ("const Arguments *args", "int64_t row", "int64_t begin", "int64_t stop")
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class PartText:
         title: what it computes.
         name: of the function.
         parameters: of it.
-        arguments: for those that not every pass has.
+        arguments: for these.
         head_lines: statements before the loop: where the row lies, results of passes before.
         starts, pragma, lines, stores, prefetches: as in `LoopText`.
         step: the columns that it takes at a time.
@@ -117,7 +116,12 @@ def _part(
     )
     head = _needed(known, [*text.lines, *(s.address for s in stores)])
     tail = [f"part->{r.name} = {r.name};" for r in sweep.reductions]
+    whole = "\n".join([*head, *text.lines, *(s.address for s in stores)])
     words = {
+        "const Arguments *args": "args" if "args->" in whole else "",
+        "int64_t row": "row" if re.search(r"\brow\b", whole) else "",
+        "int64_t begin": "begin",
+        "int64_t stop": "stop",
         f"const Results *{RESULTS}": (
             f"&{RESULTS}" if any(f"{RESULTS}->" in x for x in head) else ""
         ),
@@ -128,8 +132,8 @@ def _part(
     return PartText(
         title=text.title,
         name=f"pass_{number + 1}",
-        parameters=(*_EVERY, *used),
-        arguments="".join(f", {argument}" for argument in used.values()),
+        parameters=tuple(used),
+        arguments=", ".join(used.values()),
         head_lines=head,
         starts=starts(writer, sweep),
         pragma=loop_pragma(sweep.reductions),

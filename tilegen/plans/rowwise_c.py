@@ -20,8 +20,9 @@ PARTS = 96
 # Columns of which a part has a whole number: whole cache lines.
 BLOCK = 64
 
-# Columns for which memory is asked at a time: as many lines as a processor has requests under way.
-AHEAD = 256
+# Columns for which memory is asked at a time. Where passes compute much, as many lines as a processor has requests
+# under way; elsewhere more, since adding up vectors after each of them would take longer than the elements.
+AHEAD_COSTLY, AHEAD = 256, 1024
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,14 @@ class RowLoopsPlan(FormulaPlan):
     def make(cls, problem: FormulaProblem, schedule: RowLoops, target: CpuTarget) -> RowLoopsPlan:
         """Derive every number. The schedule must be legal for the problem on the target."""
         clang, gcc = loop_features(target)
+        costly = any(v.is_costly for p in problem.program().passes for v in p.values)
         return cls(
             problem=problem,
             schedule=schedule,
             target=target,
             chunk=schedule.chunk,
             stretch=STRETCH,
-            ahead=AHEAD,
+            ahead=AHEAD_COSTLY if costly else AHEAD,
             row_buffer=schedule.row_buffer,
             row_parts=PARTS,
             part_block=BLOCK,

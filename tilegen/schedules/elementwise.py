@@ -92,7 +92,7 @@ class ElementLoops(FormulaSchedule):
     """Threads share chunks of rows; a chunk is one vector loop."""
 
     chunk: int = option(
-        2048,
+        512,
         "Columns that are computed before they are stored: few enough for stores to go on meanwhile.",
         kind=int,
         unit="elements",
@@ -113,10 +113,10 @@ class ElementLoops(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CpuTarget) -> ElementLoops:
-        """Chunks of which all outputs together take at most 8 KiB."""
+        """Chunks of which all outputs together take at most 2 KiB: they wait to be stored while the next chunk is computed."""
         written = sum(t.dtype.bytes for t in problem.tensors() if t.is_written)
-        chunk = 2048
-        while chunk * written > 8192 and chunk > 64:
+        chunk = 512
+        while chunk * written > 2048 and chunk > 64:
             chunk //= 2
         return cls(chunk=chunk)
 
