@@ -61,13 +61,13 @@ def attend(target: str, q, k, v, *, scale: float, arrays=None, scalars=None, **o
     return (o, given["lse"].astype(np.float64)) if problem.lse else o
 
 
-def reference(q, k, v, seen, scale: float):
-    """Softmax attention written down once more, in float64, for a boolean mask [seq_q][seq_k]."""
+def reference(q, k, v, seen, scale: float, cap: float = 0):
+    """Softmax attention written down once more, in float64, for a boolean mask [seq_q][seq_k]; scores capped if > 0."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     ratio = q.shape[2] // k.shape[2]
     k, v = np.repeat(k, ratio, axis=2), np.repeat(v, ratio, axis=2)
     s = np.einsum("bihd,bjhd->bhij", q, k) * scale
-    s = np.where(seen, s, -np.inf)
+    s = np.where(seen, cap * np.tanh(s / cap) if cap else s, -np.inf)
     top = np.max(s, axis=-1, keepdims=True, initial=-1e300)
     weights = np.exp(s - top)
     total = weights.sum(-1, keepdims=True)

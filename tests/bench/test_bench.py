@@ -12,11 +12,14 @@ import pytest
 
 from tilegen.bench import cpu
 from tilegen.bench.peers import cpu_peer, peer_names
+from tilegen.bench.peers.torch_flex import _value as flex_value
 from tilegen.bench.peers.torch_math import expressible
 from tilegen.bench.process import Worker, WorkerFailed
 from tilegen.bench.samples import load, verdict
 from tilegen.bench.suites import BenchCase, read_suite
+from tilegen.bench.tensors import slopes
 from tilegen.errors import UsageError
+from tilegen.problems.attention import Attention
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.gated_gemm import GatedGemm
 from tilegen.problems.gemm import Gemm
@@ -209,6 +212,25 @@ def test_fused_products_have_fused_peers():
     assert known(GroupedGemm("bf16")) == {"torch"}
     assert known(ScaledGemm()) == {"torch_blocks"}
     assert known(ScaledGemm(epilogue="bias")) == set()
+
+
+def test_scores_that_are_formulas_have_flex_attention_and_the_slopes_of_models():
+    score = {"causal": True, "score": "s - slope[h] * (j - i)"}
+    assert peer_names("cuda", Attention("bf16", **score)) == ["flex"]
+    assert "flex" not in peer_names("cuda", Attention("bf16", score="erf(s)"))
+    drawn = slopes(Attention("bf16", **score), {"heads": 16})["slope"]
+    assert drawn[0] == -(2**-0.5) and drawn[-1] == -(2**-8) and drawn.dtype == np.float32
+    assert slopes(Attention("bf16", causal=True), {"heads": 16}) == {}
+
+
+def test_the_formula_of_flex_attention_is_ours():
+    torch = pytest.importorskip("torch")
+    problem = Attention("f32", score="softcap(s, 30) + slope[h] * (j - i)")
+    (score,) = problem.formulas
+    slope = torch.tensor([0.25, 0.5])
+    given = [torch.tensor(x) for x in (0, 1, 2, 5)]
+    found = flex_value(score, {"slope": slope}, {}, 3, *given, torch.tensor(4.0))
+    assert abs(float(found) - (30 * np.tanh(4 / 30) + 0.5 * (5 - (2 + 3)))) < 1e-5
 
 
 def test_what_says_where_others_end_is_not_drawn_at_random():

@@ -7,7 +7,25 @@ from typing import Any
 
 import numpy as np
 
+from tilegen import formula as fl
+from tilegen.problems.attention import Attention
+from tilegen.problems.attention_score import SlopedScore, short_score
+from tilegen.problems.base import Problem
 from tilegen.spec import KernelSpec
+
+
+def slopes(problem: Problem, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """The slopes of a score that is linear in the distance, 2^(-8 (h + 1) / heads), by which keys count
+    less the farther they are from their query: those that models with ALiBi have (Press et al. 2022).
+    """
+    score = short_score(problem) if isinstance(problem, Attention) else None
+    if not isinstance(score, SlopedScore) or not isinstance(score.slope, fl.Operand):
+        return {}
+    if score.slope.indices != ("h",):
+        return {}
+    sign = 1.0 if score.rises != score.negative else -1.0
+    exponents = -8.0 * np.arange(1, sizes["heads"] + 1) / max(1, sizes["heads"])
+    return {score.slope.name: (sign * np.exp2(exponents)).astype(np.float32)}
 
 
 def device_tensors(
@@ -23,7 +41,8 @@ def device_tensors(
     scalars = problem.draw_scalars(rng)
     sets = []
     for _ in range(count):
-        made = {n: torch.from_numpy(v).cuda() for n, v in problem.places(sizes, rng).items()}
+        fixed = problem.places(sizes, rng) | slopes(problem, sizes)
+        made = {n: torch.from_numpy(v).cuda() for n, v in fixed.items()}
         for t in problem.tensors():
             if t.name in made:
                 continue

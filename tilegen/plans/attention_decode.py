@@ -13,7 +13,7 @@ from tilegen.plans.attention import (
 )
 from tilegen.plans.base import Fact, Plan, Refusal
 from tilegen.problems.attention import Attention
-from tilegen.schedules.attention_decode import MMA_ROWS, MOST_SPLITS, DecodeAttention
+from tilegen.schedules.attention_decode import MMA_ROWS, MOST_SPLITS, DecodeAttention, value_slices
 from tilegen.schedules.attention_mma import PAD
 from tilegen.targets import CudaTarget
 
@@ -28,6 +28,11 @@ class DecodeAttentionPlan(Plan):
 
     head_dim: int
     value_dim: int
+    slices: int  # blocks of threads that share a value
+    slice_dim: int  # elements of it for each
+    output_extent: str  # C name of the elements of a value
+    column_of_output: str  # C text of where a column of a slice is in the output
+    slice_factor: str
     rows: int
     mma_tiles: int
     block_n: int
@@ -63,6 +68,7 @@ class DecodeAttentionPlan(Plan):
         # Registers: so many blocks that a thread keeps what it needs.
         fits = target.registers_sm // (32 * schedule.warps * schedule.registers(problem))
         kind = problem.dtype.name
+        slices = value_slices(problem.value_dim)
         groups = max(1, -(-MERGE_THREADS // (problem.value_dim // MERGE_COLUMNS)))
         return cls(
             problem=problem,
@@ -70,6 +76,11 @@ class DecodeAttentionPlan(Plan):
             target=target,
             head_dim=problem.head_dim,
             value_dim=problem.value_dim,
+            slices=slices,
+            slice_dim=problem.value_dim // slices,
+            output_extent="kOutputDim" if slices > 1 else "kValueDim",
+            column_of_output="tile.first_column + column" if slices > 1 else "column",
+            slice_factor=" * kSlices" if slices > 1 else "",
             rows=schedule.rows,
             mma_tiles=schedule.rows // MMA_ROWS,
             block_n=schedule.block,
@@ -79,7 +90,7 @@ class DecodeAttentionPlan(Plan):
             blocks=schedule.blocks,
             most_splits=MOST_SPLITS,
             pitch=problem.head_dim + PAD,
-            value_pitch=problem.value_dim + PAD,
+            value_pitch=problem.value_dim // slices + PAD,
             merge_groups=groups,
             merge_threads=groups * problem.value_dim // MERGE_COLUMNS,
             blocks_per_processor=max(1, min(resident, fits, 4)),
@@ -109,7 +120,7 @@ class DecodeAttentionPlan(Plan):
     def facts(self) -> list[Fact]:
         target, schedule = self.target, self.schedule
         in_flight = schedule.warps * (schedule.stages - 1) * schedule.block
-        row = (self.problem.head_dim + self.problem.value_dim) * self.problem.dtype.bytes
+        row = (self.problem.head_dim + self.slice_dim) * self.problem.dtype.bytes
         return [
             Fact("rows", str(self.rows), "queries of all heads that share keys, in one tile"),
             Fact(
@@ -133,4 +144,5 @@ class DecodeAttentionPlan(Plan):
                 f"up to {MOST_SPLITS}",
                 f"of a head's keys, towards {schedule.blocks} thread blocks in all",
             ),
+            Fact("slices", str(self.slices), f"of {self.slice_dim} columns of a value"),
         ]

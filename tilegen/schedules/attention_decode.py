@@ -20,6 +20,16 @@ MMA_ROWS = 16
 MOST_SPLITS = 64
 # Registers of addresses, fragments and row statistics, beside scores and output (ptxas 13.0).
 OVERHEAD = 72
+# Elements of a value whose sums fit a warp's registers; blocks of threads share wider ones.
+WIDEST_SLICE = 256
+# Longest keys and values: those of latent attention, 512 and 64 for positions.
+MOST_DIMS = {"head_dim": 576, "value_dim": 512}
+
+
+def value_slices(value_dim: int) -> int:
+    """How many blocks of threads share a value: as few as leave each whole products it has registers for."""
+    units = value_dim // 16
+    return next(n for n in range(1, units + 1) if units % n == 0 and value_dim <= n * WIDEST_SLICE)
 
 
 @dataclass(frozen=True)
@@ -64,10 +74,10 @@ class DecodeAttention(Schedule):
             return Violation(
                 "dtype", f"the decode schedule takes f16 and bf16, not {problem.dtype}"
             )
-        for name in ("head_dim", "value_dim"):
+        for name, most in MOST_DIMS.items():
             extent = getattr(problem, name)
-            if extent % 16 or extent > 256:
-                return Violation(name, f"{name} {extent} is no multiple of 16 up to 256")
+            if extent % 16 or extent > most:
+                return Violation(name, f"{name} {extent} is no multiple of 16 up to {most}")
         return None
 
     @classmethod
@@ -86,7 +96,8 @@ class DecodeAttention(Schedule):
 
     def registers(self, problem: Attention) -> int:
         """Registers of a thread: scores, output, and the rest."""
-        return self.rows // MMA_ROWS * (problem.value_dim // 2 + 8) + self.block // 2 + OVERHEAD - 8
+        columns = problem.value_dim // value_slices(problem.value_dim)
+        return self.rows // MMA_ROWS * (columns // 2 + 8) + self.block // 2 + OVERHEAD - 8
 
     def shared_bytes(self, problem: Attention) -> dict[str, int]:
         """Shared memory of a block in bytes, by what it holds; rows are padded by 16 bytes.
@@ -94,8 +105,9 @@ class DecodeAttention(Schedule):
         The warps' results, which are merged at the end, lie where keys and values were.
         """
         row = (problem.head_dim + PAD) * 2
-        ring = self.warps * self.stages * self.block * (row + (problem.value_dim + PAD) * 2)
-        parts = self.warps * self.rows * (problem.value_dim + 2) * 4
+        columns = problem.value_dim // value_slices(problem.value_dim)
+        ring = self.warps * self.stages * self.block * (row + (columns + PAD) * 2)
+        parts = self.warps * self.rows * (columns + 2) * 4
         return {"q": self.rows * row, "blocks": max(ring, parts)}
 
     def violations(self, problem: Attention, target: CudaTarget) -> list[Violation]:
@@ -146,7 +158,7 @@ class DecodeAttention(Schedule):
     @classmethod
     def candidates(cls, problem: Attention, target: CudaTarget) -> Iterator[DecodeAttention]:
         for rows in (16, 32):
-            for warps in (4, 8, 2):
+            for warps in (4, 8, 2, 1):
                 for block in (16, 32):
                     for stages in (3, 4, 2):
                         for blocks in (132, 264, 528):

@@ -74,11 +74,18 @@ class WgmmaAttention(Schedule):
         if problem.dtype not in (F16, BF16):
             return Violation("dtype", f"the wgmma schedule takes f16 and bf16, not {problem.dtype}")
         if problem.page:
-            return Violation("page", "the wgmma schedule copies whole sequences, no pages")
+            return Violation(
+                "page",
+                "the wgmma schedule copies blocks of keys in one piece, which pages cut: mma and decode take pages",
+            )
         for name in ("head_dim", "value_dim"):
             extent = getattr(problem, name)
             if extent % 16 or extent > 256:
-                return Violation(name, f"{name} {extent} is no multiple of 16 up to 256")
+                return Violation(
+                    name,
+                    f"{name} {extent} is no multiple of 16 up to 256, what its registers hold; "
+                    "decode shares wider values among blocks of threads, 576/512 for one",
+                )
         least = cls(Tile((128, 16)), query_stages=1)
         if least.registers(problem) > REGISTERS[2][1]:
             return Violation(

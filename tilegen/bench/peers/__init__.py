@@ -38,6 +38,7 @@ _GPU = {
     "torch.compile": "tilegen.bench.peers.torch_gpu:TorchCompile",
     "cudnn": "tilegen.bench.peers.torch_attention:CudnnAttention",
     "flash": "tilegen.bench.peers.torch_attention:FlashAttention",
+    "flex": "tilegen.bench.peers.torch_flex:FlexAttention",
     "cudnn_backward": "tilegen.bench.peers.torch_attention:CudnnAttentionBackward",
     "flash_backward": "tilegen.bench.peers.torch_attention:FlashAttentionBackward",
     "copy": "tilegen.bench.peers.torch_gpu:DeviceCopy",

@@ -1,4 +1,4 @@
-"""PyTorch's attention: one backend at a time on the GPU, its own choice on the CPU, FlexAttention for formulas."""
+"""PyTorch's attention: one backend at a time on the GPU, its own choice on the CPU."""
 
 from __future__ import annotations
 
