@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  2400x256x512 r6x64
-// Inputs    eec4e9d24220  (command, templates and emitter)
-// Body      e1912a0cbaca  (everything below this comment)
+// Inputs    e19f3c101173  (command, templates and emitter)
+// Body      d7055a8749ed  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_nt_batched_bias_gelu_2400x256x512_r6x64_x86_64_v4.h"
@@ -597,16 +597,22 @@ static size_t bytes_of(const struct Call *call) {
   return bytes.panel + bytes.sums + bytes.group;
 }
 
+// The calling thread's own part of the memory of all.
+static inline char *own_part(const struct Call *call, char *memory) {
+#ifdef _OPENMP
+  memory += bytes_of(call) * (size_t)omp_get_thread_num();
+#endif
+  (void)call;  // nobody asks for it without OpenMP
+  return memory;
+}
+
 // Let threads take the cells, each thread with its own part of the memory.
 static void share_cells(const struct Call *call, int threads, char *memory) {
   const struct Grid grid = choose_grid(call, threads);
   const int64_t cells = call->batch * grid.rows * grid.cols;
 #pragma omp parallel num_threads(threads)
   {
-    char *own = memory;
-#ifdef _OPENMP
-    own += bytes_of(call) * (size_t)omp_get_thread_num();
-#endif
+    char *own = own_part(call, memory);
 #pragma omp for schedule(dynamic, 1) nowait
     for (int64_t cell = 0; cell < cells; ++cell) {
       take_cell(call, &grid, cell, own);
@@ -633,7 +639,8 @@ static int choose_threads(const struct Call *call, int num_threads) {
 #endif
   const double rows = (double)pieces(call->m, kMicroM) * (double)call->batch;
   const double tiles = rows * (double)pieces(call->n, kMicroN);
-  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / (double)kThreadCost;
+  const double depth = (double)call->k;
+  const double work = tiles * (kMicroM * kMicroN) * depth / (double)kThreadCost;
   threads = threads > tiles ? (int)tiles : threads;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;
@@ -705,7 +712,7 @@ int tilegen_gemm_bf16_nt_batched_bias_gelu_2400x256x512_r6x64_x86_64_v4(
   // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
   const size_t each = bytes_of(&call);
-  const size_t all = each * (size_t)threads;
+  size_t all = each * (size_t)threads;
   char small[kSmallBytes] __attribute__((aligned(kLine)));
   const int fits = threads == 1 && all <= kSmallBytes;
   char *memory = fits ? small : (char *)aligned_alloc(kLine, all);

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  amx 1024x512x1024
-// Inputs    c0635f5b18cc  (command, templates and emitter)
-// Body      74edbd8d6743  (everything below this comment)
+// Inputs    c8de56360e89  (command, templates and emitter)
+// Body      979d563db6c2  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_amx_1024x512x1024_amx.h"
@@ -599,16 +599,22 @@ static size_t bytes_of(const struct Call *call) {
   return bytes.panel + bytes.sums + bytes.group;
 }
 
+// The calling thread's own part of the memory of all.
+static inline char *own_part(const struct Call *call, char *memory) {
+#ifdef _OPENMP
+  memory += bytes_of(call) * (size_t)omp_get_thread_num();
+#endif
+  (void)call;  // nobody asks for it without OpenMP
+  return memory;
+}
+
 // Let threads take the cells, each thread with its own part of the memory.
 static void share_cells(const struct Call *call, int threads, char *memory) {
   const struct Grid grid = choose_grid(call, threads);
   const int64_t cells = grid.rows * grid.cols;
 #pragma omp parallel num_threads(threads)
   {
-    char *own = memory;
-#ifdef _OPENMP
-    own += bytes_of(call) * (size_t)omp_get_thread_num();
-#endif
+    char *own = own_part(call, memory);
     begin_tiles();
 #pragma omp for schedule(dynamic, 1) nowait
     for (int64_t cell = 0; cell < cells; ++cell) {
@@ -637,7 +643,8 @@ static int choose_threads(const struct Call *call, int num_threads) {
 #endif
   const double rows = (double)pieces(call->m, kMicroM);
   const double tiles = rows * (double)pieces(call->n, kMicroN);
-  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / (double)kThreadCost;
+  const double depth = (double)call->k;
+  const double work = tiles * (kMicroM * kMicroN) * depth / (double)kThreadCost;
   threads = threads > tiles ? (int)tiles : threads;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;
@@ -739,7 +746,7 @@ int tilegen_gemm_bf16_tn_bias_amx_1024x512x1024_amx(
   // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
   const size_t each = bytes_of(&call);
-  const size_t all = each * (size_t)threads;
+  size_t all = each * (size_t)threads;
   char small[kSmallBytes] __attribute__((aligned(kLine)));
   const int fits = threads == 1 && all <= kSmallBytes;
   char *memory = fits ? small : (char *)aligned_alloc(kLine, all);

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  prepacked 1024x512x1024 r32x32 u2
-// Inputs    a3209513e4f7  (command, templates and emitter)
-// Body      fe8b17663420  (everything below this comment)
+// Inputs    401ea48c8856  (command, templates and emitter)
+// Body      05222cbb50b4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_prepacked_1024x512x1024_r32x32_u2_amx.h"
@@ -90,7 +90,7 @@ struct Call {
   int64_t lda;
   const Element *b;  // as it is stored: only packing reads it
   int64_t ldb;
-  const Factor *packed_b;  // [pieces(n, kMicroN)][k][kMicroN]
+  const Factor *packed_b;  // a block of K after the other: [pieces(n, kMicroN)][depth][kMicroN]
   struct Epilogue epilogue;
   int64_t elements;  // of K; k counts words of kWord of them
 };
@@ -100,7 +100,7 @@ struct Block {
   int64_t m, n, k;            // where it starts
   int64_t rows, cols, depth;  // what it covers
   int first, last;            // whether its sums start here, and whether they are complete after it
-  const Factor *panel;  // [cols / kMicroN][call->k][kMicroN], the packed block of B
+  const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
   Element *group;  // [depth / kTile][kGroupM][kStep], packed rows of A
   Sum *sums;  // tiles of [kMicroM][kMicroN], kBlockN / kMicroN side by side; or one of them
 };
@@ -116,6 +116,12 @@ static inline int64_t pieces(int64_t extent, int64_t piece) {
 // Words that hold some elements of K, whole tile registers of them.
 static inline int64_t words_of(int64_t elements) {
   return pieces(elements, kTile * kWord) * kTile;
+}
+
+// Where columns from n on of the block of K that starts at k lie in packed B. What is multiplied
+// together lies together: slivers far apart would displace each other from L2.
+static inline int64_t packed_place(const struct Call *call, int64_t n, int64_t k, int64_t depth) {
+  return k * pieces(call->n, kMicroN) * kMicroN + n * depth;
 }
 
 // Length of the parts, a multiple of `unit`, when `extent` is cut as evenly as `limit` allows.
@@ -421,14 +427,16 @@ static void pack_b(const struct Call *call, const struct Block *block, Factor *p
   }
 }
 
-// Pack a sliver of B in its whole depth.
+// Pack a sliver of B, a block of K after the other.
 static void pack_sliver(const struct Call *call, int64_t sliver, Factor *packed_b) {
+  const int64_t step_k = even_part(call->k, kBlockK, 16);
   struct Block block;
   block.n = sliver * kMicroN;
-  block.k = 0;
   block.cols = smaller(kMicroN, call->n - block.n);
-  block.depth = call->k;
-  pack_b(call, &block, packed_b + block.n * call->k);
+  for (block.k = 0; block.k < call->k; block.k += step_k) {
+    block.depth = smaller(step_k, call->k - block.k);
+    pack_b(call, &block, packed_b + packed_place(call, block.n, block.k, block.depth));
+  }
 }
 
 // c[m,n] = acc, for one element.
@@ -459,7 +467,7 @@ static void sweep_slivers(const struct Call *call, const struct Block *block, in
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int width = (int)smaller(kMicroN, block->cols - j);
     Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j * kMicroM;
-    const Factor *sliver = block->panel + j * call->k;
+    const Factor *sliver = block->panel + j * block->depth;
     multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile);
     if (block->last) {
       store_tile(call, block, i, j, rows, width, tile);
@@ -536,7 +544,7 @@ static void compute_cell(const struct Call *call, int64_t m_begin,
         block.depth = smaller(step_k, call->k - block.k);
         block.first = block.k == 0;
         block.last = block.k + block.depth >= call->k;
-        block.panel = call->packed_b + block.n * call->k + block.k * kMicroN;
+        block.panel = call->packed_b + packed_place(call, block.n, block.k, block.depth);
         sweep_rows(call, &block);
         block.k += step_k;
       } while (block.k < call->k);
@@ -593,16 +601,22 @@ static size_t bytes_of(const struct Call *call) {
   return bytes.sums + bytes.group;
 }
 
+// The calling thread's own part of the memory of all.
+static inline char *own_part(const struct Call *call, char *memory) {
+#ifdef _OPENMP
+  memory += bytes_of(call) * (size_t)omp_get_thread_num();
+#endif
+  (void)call;  // nobody asks for it without OpenMP
+  return memory;
+}
+
 // Let threads take the cells, each thread with its own part of the memory.
 static void share_cells(const struct Call *call, int threads, char *memory) {
   const struct Grid grid = choose_grid(call, threads);
   const int64_t cells = grid.rows * grid.cols;
 #pragma omp parallel num_threads(threads)
   {
-    char *own = memory;
-#ifdef _OPENMP
-    own += bytes_of(call) * (size_t)omp_get_thread_num();
-#endif
+    char *own = own_part(call, memory);
     begin_tiles();
 #pragma omp for schedule(dynamic, 1) nowait
     for (int64_t cell = 0; cell < cells; ++cell) {
@@ -631,7 +645,8 @@ static int choose_threads(const struct Call *call, int num_threads) {
 #endif
   const double rows = (double)pieces(call->m, kMicroM);
   const double tiles = rows * (double)pieces(call->n, kMicroN);
-  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / (double)kThreadCost;
+  const double depth = (double)call->k;
+  const double work = tiles * (kMicroM * kMicroN) * depth / (double)kThreadCost;
   threads = threads > tiles ? (int)tiles : threads;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;
@@ -779,7 +794,7 @@ int tilegen_gemm_bf16_tn_prepacked_1024x512x1024_r32x32_u2_amx(
   // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
   const size_t each = bytes_of(&call);
-  const size_t all = each * (size_t)threads;
+  size_t all = each * (size_t)threads;
   char small[kSmallBytes] __attribute__((aligned(kLine)));
   const int fits = threads == 1 && all <= kSmallBytes;
   char *memory = fits ? small : (char *)aligned_alloc(kLine, all);

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32
-// Inputs    fa144476c962  (command, templates and emitter)
-// Body      86cfe8cbdc3e  (everything below this comment)
+// Inputs    40185decfb97  (command, templates and emitter)
+// Body      5a1b5c05b983  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tn_128x128x32.h"
@@ -27,6 +27,7 @@
 // steps of K. Sums that wait for the next block of K lie in memory of the thread's own; after the
 // last block the epilogue turns them into results while they are in L1. Every sum adds its
 // products in the order of K, whatever the number of threads.
+// Where micro tiles are few and K is deep, parts of K are summed on their own, and then joined.
 //
 // Memory of a thread, at most: B 16384 bytes, sums 65536 bytes.
 
@@ -50,6 +51,8 @@ enum {
   kPackRows = 24,  // rows of results that cost as much as packing their columns of B
   kReadCols = 8,  // columns of results that cost as much as reading their rows of A
   kCellsPerThread = 8,  // the finest cut
+  kFewTiles = 48,  // micro tiles of results that leave no thread without work,
+  kLeastPart = 2048,  // where there are fewer, K is cut into parts of this at least
 
   // Derived.
   kSmallBytes = 24576,  // memory that a call takes from the stack
@@ -75,6 +78,8 @@ struct Call {
   const Element *b;
   int64_t ldb;
   struct Epilogue epilogue;
+  int64_t parts;  // of K, which are summed on their own
+  Sum *kept;      // [parts][m][n], the sums of each, where there are several
 };
 
 // A block of products, and the memory of the thread that computes it.
@@ -209,6 +214,15 @@ static void store_tile(const struct Call *call, const struct Block *block, int64
   }
 }
 
+// Keep the sums of a tile at (i, j) of the block for the joining of the parts of K.
+static void keep_tile(const struct Call *call, const struct Block *block, int64_t i, int64_t j,
+                      int rows, int cols, const Sum *tile) {
+  for (int row = 0; row < rows; ++row) {
+    Sum *kept = call->kept + (block->m + i + row) * call->n + block->n + j;
+    memcpy(kept, tile + row * kMicroN, (size_t)cols * sizeof(Sum));
+  }
+}
+
 // Multiply `rows` (at most kMicroM) rows of A, from row i of the block on, by every sliver. After
 // the last block of K the sums of a tile become results while they are in L1.
 static void sweep_slivers(const struct Call *call, const struct Block *block, int64_t i, int rows,
@@ -219,7 +233,9 @@ static void sweep_slivers(const struct Call *call, const struct Block *block, in
     Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j * kMicroM;
     const Factor *sliver = block->panel + j * block->depth;
     multiply_tile(rows, width, block->depth, a, lda, sliver, block->first, tile);
-    if (block->last) {
+    if (block->last && call->parts > 1) {
+      keep_tile(call, block, i, j, rows, width, tile);
+    } else if (block->last) {
       store_tile(call, block, i, j, rows, width, tile);
     }
   }
@@ -283,6 +299,27 @@ static void compute_cell(const struct Call *call, int64_t m_begin,
   }
 }
 
+// Parts into which K is cut. Only the sizes decide, so that every sum adds its products in the same
+// order for any number of threads.
+static int64_t parts_of_k(const struct Call *call) {
+  const int64_t tiles = pieces(call->m, kMicroM) * pieces(call->n, kMicroN);
+  const int64_t parts = smaller(kFewTiles / tiles, call->k / kLeastPart);
+  return parts > 1 ? parts : 1;
+}
+
+// The product of a part of K.
+static struct Call part_of(const struct Call *call, int64_t part) {
+  struct Call one = *call;
+  if (call->parts > 1) {
+    const int64_t k = call->k * part / call->parts;
+    one.a += k;
+    one.b += k;
+    one.k = call->k * (part + 1) / call->parts - k;
+    one.kept += part * call->m * call->n;
+  }
+  return one;
+}
+
 // How the result is cut into cells.
 struct Grid {
   int64_t rows, cols;
@@ -297,13 +334,13 @@ static struct Grid choose_grid(const struct Call *call, int threads) {
   double least = -1;
   for (int share = 1; share <= kCellsPerThread; share *= 2) {
     const int64_t all = (int64_t)share * threads;
-    const int64_t cells = all;
+    const int64_t cells = pieces(all, call->parts);
     for (int64_t rows = 1; rows <= smaller(cells, threads); ++rows) {
       const int64_t cols = cells / rows;
       const double height = (double)(pieces(tiles, rows) * kMicroM + kPackRows);
       const double width = (double)(pieces(slivers, cols) * kMicroN + kReadCols);
       const double cell = height * width * (double)call->k + (double)kCellCost;
-      const double rounds = (double)pieces(rows * cols, threads);
+      const double rounds = (double)pieces(call->parts * rows * cols, threads);
       const double cost = cell * (rounds + 0.25);
       if (least < 0 || cost < least) {
         least = cost;
@@ -323,7 +360,8 @@ static void take_cell(const struct Call *call, const struct Grid *grid, int64_t 
   const int64_t m_end = smaller(tiles * (row + 1) / grid->rows * kMicroM, call->m);
   const int64_t n_begin = smaller(slivers * col / grid->cols * kMicroN, call->n);
   const int64_t n_end = smaller(slivers * (col + 1) / grid->cols * kMicroN, call->n);
-  compute_cell(call, m_begin, m_end, n_begin, n_end, memory);
+  const struct Call part = part_of(call, cell / (grid->rows * grid->cols));
+  compute_cell(&part, m_begin, m_end, n_begin, n_end, memory);
 }
 
 // Bytes of a thread's memory.
@@ -332,16 +370,22 @@ static size_t bytes_of(const struct Call *call) {
   return bytes.panel + bytes.sums;
 }
 
+// The calling thread's own part of the memory of all.
+static inline char *own_part(const struct Call *call, char *memory) {
+#ifdef _OPENMP
+  memory += bytes_of(call) * (size_t)omp_get_thread_num();
+#endif
+  (void)call;  // nobody asks for it without OpenMP
+  return memory;
+}
+
 // Let threads take the cells, each thread with its own part of the memory.
 static void share_cells(const struct Call *call, int threads, char *memory) {
   const struct Grid grid = choose_grid(call, threads);
-  const int64_t cells = grid.rows * grid.cols;
+  const int64_t cells = call->parts * grid.rows * grid.cols;
 #pragma omp parallel num_threads(threads)
   {
-    char *own = memory;
-#ifdef _OPENMP
-    own += bytes_of(call) * (size_t)omp_get_thread_num();
-#endif
+    char *own = own_part(call, memory);
 #pragma omp for schedule(dynamic, 1) nowait
     for (int64_t cell = 0; cell < cells; ++cell) {
       take_cell(call, &grid, cell, own);
@@ -349,9 +393,44 @@ static void share_cells(const struct Call *call, int threads, char *memory) {
   }
 }
 
+static inline void add_row(const Sum *kept, int cols, Sum *sums) {
+  for (int col = 0; col < cols; ++col) {
+    sums[col] += kept[col];
+  }
+}
+
+// Add the parts of each sum in order, and turn them into results, a micro tile at a time.
+static void join_parts(const struct Call *call, int threads, char *memory) {
+  const int64_t slivers = pieces(call->n, kMicroN), tiles = pieces(call->m, kMicroM) * slivers;
+  (void)threads;  // nobody asks for it without OpenMP
+#pragma omp parallel num_threads(threads)
+  {
+    Sum *sums = (Sum *)own_part(call, memory);  // [kMicroM][kMicroN]
+#pragma omp for
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      struct Block block;
+      block.m = tile / slivers * kMicroM;
+      block.n = tile % slivers * kMicroN;
+      const int rows = (int)smaller(kMicroM, call->m - block.m);
+      const int cols = (int)smaller(kMicroN, call->n - block.n);
+      memset(sums, 0, kMicroM * kMicroN * sizeof(Sum));
+      for (int64_t part = 0; part < call->parts; ++part) {
+        const Sum *kept = call->kept + (part * call->m + block.m) * call->n + block.n;
+        for (int64_t row = 0; row < rows; ++row) {
+          add_row(kept + row * call->n, cols, sums + row * kMicroN);
+        }
+      }
+      store_tile(call, &block, 0, 0, rows, cols, sums);
+    }
+  }
+}
+
 // Compute the whole result on the caller's thread.
 static void compute_alone(const struct Call *call, char *memory) {
-  compute_cell(call, 0, call->m, 0, call->n, memory);
+  for (int64_t number = 0; number < call->parts; ++number) {
+    const struct Call part = part_of(call, number);
+    compute_cell(&part, 0, call->m, 0, call->n, memory);
+  }
 }
 
 // Threads worth starting: as many as asked for (0: OpenMP's default, but one inside a parallel
@@ -364,9 +443,10 @@ static int choose_threads(const struct Call *call, int num_threads) {
   int threads = 1;
   (void)num_threads;
 #endif
-  const double rows = (double)pieces(call->m, kMicroM);
+  const double rows = (double)pieces(call->m, kMicroM) * (double)call->parts;
   const double tiles = rows * (double)pieces(call->n, kMicroN);
-  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / (double)kThreadCost;
+  const double depth = (double)call->k / (double)call->parts;
+  const double work = tiles * (kMicroM * kMicroN) * depth / (double)kThreadCost;
   threads = threads > tiles ? (int)tiles : threads;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;
@@ -418,21 +498,31 @@ int tilegen_gemm_f32_tn_128x128x32(
   call.k = k;
   call.epilogue.c = c;
   call.epilogue.ldc = ldc;
+  call.parts = n > 0 ? parts_of_k(&call) : 1;
+  call.kept = NULL;
 
   // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
   const size_t each = bytes_of(&call);
-  const size_t all = each * (size_t)threads;
+  size_t all = each * (size_t)threads;
+  const size_t kept_at = all;
+  all += call.parts > 1 ? lines(call.parts * m * n, sizeof(Sum)) : 0;
   char small[kSmallBytes] __attribute__((aligned(kLine)));
   const int fits = threads == 1 && all <= kSmallBytes;
   char *memory = fits ? small : (char *)aligned_alloc(kLine, all);
   if (memory == NULL) {
     return ENOMEM;
   }
+  if (call.parts > 1) {
+    call.kept = (Sum *)(memory + kept_at);
+  }
   if (threads == 1) {
     compute_alone(&call, memory);
   } else {
     share_cells(&call, threads, memory);
+  }
+  if (call.parts > 1) {
+    join_parts(&call, threads, memory);
   }
   if (!fits) {
     free(memory);

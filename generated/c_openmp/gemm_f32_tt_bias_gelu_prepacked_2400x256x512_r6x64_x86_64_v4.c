@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x512 r6x64
-// Inputs    8fac7615146f  (command, templates and emitter)
-// Body      8fbe003f7b9a  (everything below this comment)
+// Inputs    9156e45b65aa  (command, templates and emitter)
+// Body      a483972af3c1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_bias_gelu_prepacked_2400x256x512_r6x64_x86_64_v4.h"
@@ -87,7 +87,7 @@ struct Call {
   int64_t lda;
   const Element *b;  // as it is stored: only packing reads it
   int64_t ldb;
-  const Factor *packed_b;  // [pieces(n, kMicroN)][k][kMicroN]
+  const Factor *packed_b;  // a block of K after the other: [pieces(n, kMicroN)][depth][kMicroN]
   struct Epilogue epilogue;
 };
 
@@ -96,7 +96,7 @@ struct Block {
   int64_t m, n, k;            // where it starts
   int64_t rows, cols, depth;  // what it covers
   int first, last;            // whether its sums start here, and whether they are complete after it
-  const Factor *panel;  // [cols / kMicroN][call->k][kMicroN], the packed block of B
+  const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
   Sum *sums;  // tiles of [kMicroM][kMicroN], kBlockN / kMicroN side by side; or one of them
   int64_t next_n, next_k, next_cols, next_depth;  // the next block of B
   int few;  // whether rows are so few that it is fetched ahead
@@ -116,6 +116,12 @@ static inline int64_t smaller(int64_t a, int64_t b) {
 
 static inline int64_t pieces(int64_t extent, int64_t piece) {
   return (extent + piece - 1) / piece;
+}
+
+// Where columns from n on of the block of K that starts at k lie in packed B. What is multiplied
+// together lies together: slivers far apart would displace each other from L2.
+static inline int64_t packed_place(const struct Call *call, int64_t n, int64_t k, int64_t depth) {
+  return k * pieces(call->n, kMicroN) * kMicroN + n * depth;
 }
 
 // Length of the parts, a multiple of `unit`, when `extent` is cut as evenly as `limit` allows.
@@ -296,14 +302,16 @@ static void pack_b(const struct Call *call, const struct Block *block, Factor *p
   }
 }
 
-// Pack a sliver of B in its whole depth.
+// Pack a sliver of B, a block of K after the other.
 static void pack_sliver(const struct Call *call, int64_t sliver, Factor *packed_b) {
+  const int64_t step_k = even_part(call->k, kBlockK, 16);
   struct Block block;
   block.n = sliver * kMicroN;
-  block.k = 0;
   block.cols = smaller(kMicroN, call->n - block.n);
-  block.depth = call->k;
-  pack_b(call, &block, packed_b + block.n * call->k);
+  for (block.k = 0; block.k < call->k; block.k += step_k) {
+    block.depth = smaller(step_k, call->k - block.k);
+    pack_b(call, &block, packed_b + packed_place(call, block.n, block.k, block.depth));
+  }
 }
 
 // c[m,n] = gelu(acc + bias[n]), for one element.
@@ -346,7 +354,7 @@ static inline struct Fetch share_of_next(const struct Call *call, const struct B
   const int64_t rows = block->next_depth;
   const int64_t begin = rows * tile / tiles, end = rows * (tile + 1) / tiles;
   const int64_t n = block->next_n + j, k = block->next_k;
-  const Factor *next = call->packed_b + n * call->k + k * kMicroN;
+  const Factor *next = call->packed_b + packed_place(call, n, k, block->next_depth);
   fetch.row_bytes = kMicroN * (int64_t)sizeof *next;
   fetch.stride = kMicroN * (int64_t)sizeof *next;
   fetch.at = (const char *)next + begin * fetch.stride;
@@ -362,7 +370,7 @@ static void sweep_slivers(const struct Call *call, const struct Block *block, in
   for (int64_t j = 0; j < block->cols; j += kMicroN) {
     const int width = (int)smaller(kMicroN, block->cols - j);
     Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j * kMicroM;
-    const Factor *sliver = block->panel + j * call->k;
+    const Factor *sliver = block->panel + j * block->depth;
     const struct Fetch next = share_of_next(call, block, i, j);
     if (next.pace > 0 && width == kMicroN) {
       multiply_and_fetch(block->depth, a, lda, sliver, block->first, tile, &next);
@@ -435,7 +443,7 @@ static void compute_cell(const struct Call *call, int64_t m_begin,
         block.depth = smaller(step_k, call->k - block.k);
         block.first = block.k == 0;
         block.last = block.k + block.depth >= call->k;
-        block.panel = call->packed_b + block.n * call->k + block.k * kMicroN;
+        block.panel = call->packed_b + packed_place(call, block.n, block.k, block.depth);
         find_next(call, &block, m_end, n_end, step_n, step_k);
         sweep_rows(call, &block);
         block.k += step_k;
@@ -493,16 +501,22 @@ static size_t bytes_of(const struct Call *call) {
   return bytes.sums;
 }
 
+// The calling thread's own part of the memory of all.
+static inline char *own_part(const struct Call *call, char *memory) {
+#ifdef _OPENMP
+  memory += bytes_of(call) * (size_t)omp_get_thread_num();
+#endif
+  (void)call;  // nobody asks for it without OpenMP
+  return memory;
+}
+
 // Let threads take the cells, each thread with its own part of the memory.
 static void share_cells(const struct Call *call, int threads, char *memory) {
   const struct Grid grid = choose_grid(call, threads);
   const int64_t cells = grid.rows * grid.cols;
 #pragma omp parallel num_threads(threads)
   {
-    char *own = memory;
-#ifdef _OPENMP
-    own += bytes_of(call) * (size_t)omp_get_thread_num();
-#endif
+    char *own = own_part(call, memory);
 #pragma omp for schedule(dynamic, 1) nowait
     for (int64_t cell = 0; cell < cells; ++cell) {
       take_cell(call, &grid, cell, own);
@@ -527,7 +541,8 @@ static int choose_threads(const struct Call *call, int num_threads) {
 #endif
   const double rows = (double)pieces(call->m, kMicroM);
   const double tiles = rows * (double)pieces(call->n, kMicroN);
-  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / (double)kThreadCost;
+  const double depth = (double)call->k;
+  const double work = tiles * (kMicroM * kMicroN) * depth / (double)kThreadCost;
   threads = threads > tiles ? (int)tiles : threads;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;
@@ -642,7 +657,7 @@ int tilegen_gemm_f32_tt_bias_gelu_prepacked_2400x256x512_r6x64_x86_64_v4(
   // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
   const size_t each = bytes_of(&call);
-  const size_t all = each * (size_t)threads;
+  size_t all = each * (size_t)threads;
   char small[kSmallBytes] __attribute__((aligned(kLine)));
   const int fits = threads == 1 && all <= kSmallBytes;
   char *memory = fits ? small : (char *)aligned_alloc(kLine, all);

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = relu(acc) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    2e5008820c05  (command, templates and emitter)
-// Body      66ff6420443c  (everything below this comment)
+// Inputs    7b23fb98ff68  (command, templates and emitter)
+// Body      f1c1565b5f2f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_tn_relu_vnni_2400x256x2048_r6x64_x86_64_vnni.h"
@@ -587,16 +587,22 @@ static size_t bytes_of(const struct Call *call) {
   return bytes.panel + bytes.sums + bytes.group;
 }
 
+// The calling thread's own part of the memory of all.
+static inline char *own_part(const struct Call *call, char *memory) {
+#ifdef _OPENMP
+  memory += bytes_of(call) * (size_t)omp_get_thread_num();
+#endif
+  (void)call;  // nobody asks for it without OpenMP
+  return memory;
+}
+
 // Let threads take the cells, each thread with its own part of the memory.
 static void share_cells(const struct Call *call, int threads, char *memory) {
   const struct Grid grid = choose_grid(call, threads);
   const int64_t cells = grid.rows * grid.cols;
 #pragma omp parallel num_threads(threads)
   {
-    char *own = memory;
-#ifdef _OPENMP
-    own += bytes_of(call) * (size_t)omp_get_thread_num();
-#endif
+    char *own = own_part(call, memory);
 #pragma omp for schedule(dynamic, 1) nowait
     for (int64_t cell = 0; cell < cells; ++cell) {
       take_cell(call, &grid, cell, own);
@@ -621,7 +627,8 @@ static int choose_threads(const struct Call *call, int num_threads) {
 #endif
   const double rows = (double)pieces(call->m, kMicroM);
   const double tiles = rows * (double)pieces(call->n, kMicroN);
-  const double work = tiles * (kMicroM * kMicroN) * (double)call->k / (double)kThreadCost;
+  const double depth = (double)call->k;
+  const double work = tiles * (kMicroM * kMicroN) * depth / (double)kThreadCost;
   threads = threads > tiles ? (int)tiles : threads;
   threads = threads > work ? (int)work : threads;
   return threads > 1 ? threads : 1;
@@ -687,7 +694,7 @@ int tilegen_gemm_i8_tn_relu_vnni_2400x256x2048_r6x64_x86_64_vnni(
   // Small products are done before memory is fetched or a team of threads is called together.
   const int threads = choose_threads(&call, num_threads);
   const size_t each = bytes_of(&call);
-  const size_t all = each * (size_t)threads;
+  size_t all = each * (size_t)threads;
   char small[kSmallBytes] __attribute__((aligned(kLine)));
   const int fits = threads == 1 && all <= kSmallBytes;
   char *memory = fits ? small : (char *)aligned_alloc(kLine, all);

@@ -92,6 +92,42 @@ def test_any_number_of_threads_gives_the_same_bits(target):
 
 
 @pytest.mark.parametrize(
+    "target, options",
+    [
+        ("x86-64-v4", {"layout": "nt", "epilogue": "blas"}),
+        ("portable", {"dtype": "i8"}),
+    ],
+)
+def test_few_tiles_and_a_deep_k_are_summed_in_parts(target, options):
+    kernel = loaded(target, **options)
+    sizes = [(1, 1, 20011), (7, 65, 9001), (6, 8, 4096), (6, 8, 4095)]
+    cases = [Case({"m": m, "n": n, "k": k}, 1, 1, 0) for m, n, k in sizes]
+    verdict = verify(kernel.plan, kernel.run, cases=cases)
+    assert verdict.ok, "\n".join(verdict.failures)
+
+
+def test_parts_of_k_give_the_same_bits_for_any_number_of_threads():
+    kernel = loaded("x86-64-v4", layout="tt")
+    rng = np.random.default_rng(9)
+    a = rng.standard_normal((13, 12000)).astype(np.float32)
+    b = rng.standard_normal((12000, 130)).astype(np.float32)
+    results = []
+    for threads in (1, 2, 5, 16):
+        c = np.full((13, 130), np.nan, np.float32)
+        kernel.run({"a": a, "b": b, "c": c}, {}, num_threads=threads)
+        results.append(c)
+    assert all(np.array_equal(results[0], c) for c in results[1:])
+    # Five parts, each summed on its own: not the bits of one sum over all of K.
+    parts = [12000 * i // 5 for i in range(6)]
+    joined = np.zeros_like(results[0])
+    for begin, end in zip(parts, parts[1:]):
+        c = np.empty_like(joined)
+        kernel.run({"a": a[:, begin:end].copy(), "b": b[begin:end], "c": c}, {}, num_threads=1)
+        joined += c
+    assert np.array_equal(results[0], joined)
+
+
+@pytest.mark.parametrize(
     "options, words",
     [
         ({"micro": "6x60"}, ["60", "16", "f32"]),

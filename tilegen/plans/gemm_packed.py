@@ -32,6 +32,9 @@ WIDE = 64
 # Micro tiles of rows that read B from L2 as it lies, rather than have it packed.
 PLAIN_TILES = 16
 
+# Micro tiles that keep many threads busy; with fewer, K is cut into parts of so many elements at least.
+FEW_TILES, LEAST_PART = 48, 2048
+
 # Memory that a call takes from its stack instead of fetching it: what 64 x 64 x 64 f32 need.
 SMALL_BYTES = 24576
 
@@ -87,6 +90,12 @@ class PackedGemmPlan(Plan):
     tiles: int
     step: int
     dot: str
+    split: int
+    few_tiles: int
+    least_part: int
+    part_of_a: str
+    part_of_b: str
+    each_product: str
     prepacked: int
     packed_span: str
     left: str
@@ -186,6 +195,12 @@ class PackedGemmPlan(Plan):
             tiles=0,
             step=0,
             dot="",
+            split=int(not problem.batched),
+            few_tiles=FEW_TILES,
+            least_part=LEAST_PART,
+            part_of_a="k" if problem.layout.a == "t" else "k * call->lda",
+            part_of_b="k" if problem.layout.b == "n" else "k * call->ldb",
+            each_product="call->batch" if problem.batched else "call->parts",
             prepacked=0,
             packed_span="",
             left="Factor",

@@ -25,6 +25,8 @@ def words_of(problem: Gemm) -> dict[str, Any]:
     return {
         "packed": "int32_t",
         "in_words": 1,
+        "split": 0,
+        "each_product": "call->batch" if problem.batched else "",
         "fetch": 0,
         "plain": 0,
         "side": SIDE,
