@@ -21,6 +21,9 @@ from tilegen.tables.files import FOLDER
 from tilegen.targets import Target
 from tilegen.toolchain.find import find_cc, find_nvcc
 
+# Operations a byte beyond which reading memory bounds no kernel of a CPU.
+READ_BOUND = 16
+
 Progress = Callable[[str], None]
 
 
@@ -145,6 +148,8 @@ def _cpu_row(
     request = {"operator": case.operator, "target": spec.target.name}
     request |= {"options": spec.options(), "sizes": dict(case.sizes)}
     names = ["tilegen", *_chosen("c_openmp", spec, peers)]
+    if spec.problem.flops(case.sizes) > READ_BOUND * spec.problem.bytes(case.sizes):
+        names = [n for n in names if n != "read"]
     return _timed(row, workers, dict.fromkeys(names, request), count)
 
 

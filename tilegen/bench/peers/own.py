@@ -14,6 +14,7 @@ from tilegen.bench.peers.base import CpuPeer, GpuPeer, reads_only
 from tilegen.emit.render import render
 from tilegen.errors import BuildError
 from tilegen.plans import Plan, make_plan
+from tilegen.problems.attention import Attention
 from tilegen.problems.base import Problem
 from tilegen.problems.formula import FormulaProblem
 from tilegen.runtime import cpu, gpu
@@ -91,6 +92,8 @@ class HostRead(HostCopy):
     formula = "y = sum(x[i], i)"
 
     def knows(self, problem: Problem) -> bool:
+        if isinstance(problem, Attention):
+            return True
         return isinstance(problem, FormulaProblem) and reads_only(problem)
 
 
