@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b256 g8
-// Inputs    93419d607ca0  (command, templates and emitter)
-// Body      2c3f0a70792b  (everything below this comment)
+// Inputs    c996c84aaf60  (command, templates and emitter)
+// Body      c083b54e278b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_causal_b256_g8_amx.h"
@@ -65,6 +65,7 @@ enum {
   kLanes = 16,  // floats of a vector register
   kAtOnce = 32,  // queries of the few that pass keys together
   kFewKeys = 16,  // keys that they pass at a time
+  kRowsAtOnce = 4,  // of these that a query is multiplied with at once
   kWide = 8 * kLanes,  // elements of an output of few queries that are in registers together
   kWeights = (kFewKeys + kLanes - 1) / kLanes * kLanes,  // 16 places for their weights
 };
@@ -606,8 +607,8 @@ static void attend_tiles(const struct Call *call, int64_t batch, int64_t head, i
 struct Query {
   _Alignas(64) float q[kHeadDim];  // times the scale
   _Alignas(64) float o[kValueDim];
+  _Alignas(64) float sums[kLanes];  // of the weights so far, in parts
   float maximum;  // of the scores so far, or a little less
-  float sum;      // of the weights so far
   int64_t head, kv_head, row;
 };
 
@@ -620,16 +621,30 @@ static inline Vector load_floats(const float *from) {
 // The products of a query with kLanes keys, one in each lane. Past `last` that key stands in.
 static inline Vector dots(const float *q, const float *k, int64_t stride, int last) {
   Vector parts[kLanes];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const float *const row = k + (lane < last ? lane : last) * stride;
-    Vector sum = {0};
-    for (int d = 0; d + kLanes <= kHeadDim; d += kLanes) {
-      sum += load_floats(q + d) * load_floats(row + d);
+#pragma GCC unroll 16
+  for (int lane = 0; lane < kLanes; lane += kRowsAtOnce) {
+    const float *rows[kRowsAtOnce];
+    Vector sums[kRowsAtOnce] = {0};
+#pragma GCC unroll 4
+    for (int r = 0; r < kRowsAtOnce; ++r) {
+      rows[r] = k + (lane + r < last ? lane + r : last) * stride;
     }
-    parts[lane] = sum;
+    for (int d = 0; d + kLanes <= kHeadDim; d += kLanes) {
+      const Vector some = load_floats(q + d);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRowsAtOnce; ++r) {
+        sums[r] += some * load_floats(rows[r] + d);
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRowsAtOnce; ++r) {
+      parts[lane + r] = sums[r];
+    }
   }
   // Two vectors alternate and are added, until one is left with a sum of each.
+#pragma GCC unroll 16
   for (int half = kLanes / 2; half > 0; half /= 2) {
+#pragma GCC unroll 16
     for (int pair = 0; pair < half; ++pair) {
       const Vector a = parts[pair], b = parts[pair + half];
       parts[pair] = low(a, b) + high(a, b);
@@ -695,22 +710,43 @@ static void pass_block(struct Query *query, const struct Call *call, int64_t bat
   if (top - query->maximum > kSlack) {
     const float correction = exp2f(query->maximum - top);
     query->maximum = top;
-    query->sum *= correction;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      query->sums[lane] *= correction;
+    }
     for (int d = 0; d < kValueDim; ++d) {
       query->o[d] *= correction;
     }
   }
   const Vector base = splat(query->maximum == -INFINITY ? 0.0f : query->maximum);
   for (int key = 0; key < kWeights; key += kLanes) {
-    *(Vector *)&weights[key] = exp2_vector(*(Vector *)&weights[key] - base);
+    const Vector some = exp2_vector(*(Vector *)&weights[key] - base);
+    *(Vector *)&weights[key] = some;
+    *(Vector *)query->sums += some;
   }
-  float sum = 0.0f;
-#pragma omp simd reduction(+ : sum)
-  for (int key = 0; key < kWeights; ++key) {
-    sum += weights[key];
-  }
-  query->sum += sum;
   add_values(query->o, weights, keys, v, v_stride);
+}
+
+// Where keys, or values, of a head lie from one on.
+static inline const Element *few_keys(const struct Call *call, int64_t batch, int64_t kv_head,
+                                      int64_t block) {
+  const Element *const k = call->k + batch * call->k_stride_batch + kv_head * call->k_stride_head;
+  return k + block * call->k_stride_seq;
+}
+
+static inline const Element *few_values(const struct Call *call, int64_t batch, int64_t kv_head,
+                                        int64_t block) {
+  const Element *const v = call->v + batch * call->v_stride_batch + kv_head * call->v_stride_head;
+  return v + block * call->v_stride_seq;
+}
+
+// Ask for rows of `columns` elements before they are read.
+static inline void fetch_rows(const Element *from, int64_t stride, int columns, int row, int end) {
+  const int line = 64 / (int)sizeof(Element);
+  for (; row < end; ++row) {
+    for (int column = 0; column < columns; column += line) {
+      __builtin_prefetch(from + row * stride + column);
+    }
+  }
 }
 
 // Compute all queries of heads of keys and values from `first_head` to `end_head`. The heads of a
@@ -732,7 +768,7 @@ static void attend_few(const struct Call *call, int64_t batch, int64_t first_hea
       query->head = query->kv_head * call->heads_per_kv + number / call->seq_q;
       query->row = number % call->seq_q;
       query->maximum = -INFINITY;
-      query->sum = 0.0f;
+      memset(query->sums, 0, sizeof query->sums);
       memset(query->o, 0, sizeof query->o);
       const int64_t at = query->head * call->q_stride_head + query->row * call->q_stride_seq;
       for (int d = 0; d < kHeadDim; ++d) {
@@ -747,25 +783,43 @@ static void attend_few(const struct Call *call, int64_t batch, int64_t first_hea
       const int keys = end - block < kFewKeys ? (int)(end - block) : kFewKeys;
       for (int i = 0; i < here;) {
         const int64_t kv_head = queries[i].kv_head;
-        const Element *const k =
-            call->k + batch * call->k_stride_batch + kv_head * call->k_stride_head;
-        const Element *const v =
-            call->v + batch * call->v_stride_batch + kv_head * call->v_stride_head;
-        const Element *const first_k = k + block * call->k_stride_seq;
-        const Element *const first_v = v + block * call->v_stride_seq;
+        int stop = i + 1;
+        while (stop < here && queries[stop].kv_head == kv_head) {
+          ++stop;
+        }
+        const Element *const first_k = few_keys(call, batch, kv_head, block);
+        const Element *const first_v = few_values(call, batch, kv_head, block);
         float block_k[kFewKeys * kHeadDim], block_v[kFewKeys * kValueDim];
         widen(block_k, first_k, call->k_stride_seq, keys, kHeadDim);
         widen(block_v, first_v, call->v_stride_seq, keys, kValueDim);
         const int64_t k_stride = kHeadDim, v_stride = kValueDim;
-        for (; i < here && queries[i].kv_head == kv_head; ++i) {
-          pass_block(&queries[i], call, batch, block, keys, block_k, k_stride, block_v, v_stride);
+        // What is read next: the same keys of the next head, or the first one's that follow.
+        const int64_t next_head = stop < here ? kv_head + 1 : queries[0].kv_head;
+        const int64_t next_block = stop < here ? block : block + kFewKeys;
+        const int sharing = next_block + kFewKeys <= end ? stop - i : 0;
+        for (int query = i; query < stop; ++query) {
+          if (sharing > 0) {
+            const int row = (query - i) * kFewKeys / sharing;
+            const int past = (query - i + 1) * kFewKeys / sharing;
+            fetch_rows(few_keys(call, batch, next_head, next_block), call->k_stride_seq, kHeadDim,
+                       row, past);
+            fetch_rows(few_values(call, batch, next_head, next_block), call->v_stride_seq,
+                       kValueDim, row, past);
+          }
+          pass_block(&queries[query], call, batch, block, keys, block_k, k_stride, block_v,
+                     v_stride);
         }
+        i = stop;
       }
     }
     for (int i = 0; i < here; ++i) {
       const struct Query *const query = &queries[i];
       Element *const to = o + query->head * call->o_stride_head + query->row * call->o_stride_seq;
-      const float inverse = query->sum == 0.0f ? 0.0f : 1.0f / query->sum;
+      float sum = 0.0f;
+      for (int lane = 0; lane < kLanes; ++lane) {
+        sum += query->sums[lane];
+      }
+      const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
       for (int d = 0; d < kValueDim; ++d) {
         to[d] = f32_to_bf16(query->o[d] * inverse);
       }

@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b64 m8x3
-// Inputs    82e84ad1c592  (command, templates and emitter)
+// Inputs    f82bcebfe0f9  (command, templates and emitter)
 // Body      03b3b2861d7f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

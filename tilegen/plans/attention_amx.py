@@ -32,6 +32,7 @@ class AmxAttentionPlan(Plan):
     low_lanes: str
     high_lanes: str
     few_keys: int
+    rows_at_once: int
     weights: int
     vector_bytes: int
     tile_bytes: int
@@ -74,6 +75,7 @@ class AmxAttentionPlan(Plan):
             wide_vectors=max(1, min(8, problem.value_dim // lanes)),
             low_lanes=alternated(lanes, 0),
             high_lanes=alternated(lanes, lanes // 2),
+            rows_at_once=min(4, lanes),
             few_keys=math.gcd(FEW_KEYS, schedule.block),
             weights=ceil_div(math.gcd(FEW_KEYS, schedule.block), lanes) * lanes,
             vector_bytes=target.vector_bytes,

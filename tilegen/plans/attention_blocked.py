@@ -54,6 +54,7 @@ class BlockedAttentionPlan(Plan):
     tiles: int
     few: int
     few_keys: int
+    rows_at_once: int
     wide_vectors: int
     low_lanes: str
     high_lanes: str
@@ -97,6 +98,7 @@ class BlockedAttentionPlan(Plan):
             wide_vectors=max(1, min(8, problem.value_dim // lanes)),
             low_lanes=alternated(lanes, 0),
             high_lanes=alternated(lanes, lanes // 2),
+            rows_at_once=min(4, lanes),
             few_keys=math.gcd(FEW_KEYS, schedule.block),
             weights=ceil_div(math.gcd(FEW_KEYS, schedule.block), lanes) * lanes,
             vector_bytes=target.vector_bytes,

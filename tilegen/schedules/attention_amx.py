@@ -64,10 +64,11 @@ class AmxAttention(Schedule):
 
     @classmethod
     def default(cls, problem: Attention, target: CpuTarget) -> AmxAttention:
-        """The longest block up to 256 keys that divides a page, and up to 8 tiles that fit a stack."""
-        block = math.gcd(256, problem.page) if problem.page else 256
-        fits = (n for n in (8, 4, 2) if cls(block, n).stack_bytes(problem) <= STACK)
-        return cls(block, next(fits, 1))
+        """8 or at least 4 tiles that fit a stack past the longest block, up to 256 keys, that divides a page."""
+        blocks = [math.gcd(most, problem.page) if problem.page else most for most in (256, 128)]
+        choices = [cls(block, n) for block in blocks for n in (8, 4)]
+        fits = (c for c in choices if c.stack_bytes(problem) <= STACK)
+        return next(fits, cls(blocks[-1], 1))
 
     def stack_bytes(self, problem: Attention) -> int:
         """Memory of a thread in bytes: words and outputs of its tiles, a block, scores and weights."""
