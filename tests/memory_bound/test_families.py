@@ -59,6 +59,14 @@ def test_many_indices_fit_the_lines_of_a_kernel(where):
     assert "(p > 1 && b > 0" in next(text for name, text in made.files.items() if name[-2:] != ".h")
 
 
+def test_many_reductions_of_a_pass_fit_the_lines_of_a_kernel():
+    text = "; ".join(
+        f"{n}[m] = {n[:3]}(x[m,n] * {i + 2}, n)" for i, n in enumerate(("min_", "max_", "sum_"))
+    )
+    made = render(KernelSpec.make(f"{text}; p[m] = prod(x[m,n], n)", "portable", {}))
+    assert "#pragma omp simd \\\n" in next(iter(made.files.values()))
+
+
 def test_an_unknown_name_is_answered_with_the_nearest():
     with pytest.raises(UsageError, match="did you mean 'softmax'"):
         FormulaProblem(formula="sofmax")

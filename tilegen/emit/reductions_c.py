@@ -67,4 +67,5 @@ def loop_pragma(reductions: Iterable[Value]) -> str:
         if nan_flag(r):
             clauses.setdefault("|", []).append(nan_flag(r))
     words = [f"reduction({sign} : {', '.join(names)})" for sign, names in clauses.items()]
-    return " ".join(["#pragma omp simd", *words])
+    line = " ".join(["#pragma omp simd", *words])
+    return line if len(line) <= 100 else " \\\n    ".join(["#pragma omp simd", *words])
