@@ -40,7 +40,10 @@ def verdict(how: str, change: str, source: str) -> Verdict:
 
 def test_representatives_cover_every_template_once_a_choice_of_parts():
     chosen = representatives(kernels())
-    keys = [(k.plan.template, *k.plan.parts()) for k in chosen]
+    keys = [(type(k.plan.schedule), k.plan.template, *k.plan.parts()) for k in chosen]
+    assert {schedule for schedule, *_ in keys} == {
+        type(k.plan.schedule) for k in kernels() if isinstance(k.spec.target, CudaTarget)
+    }
     assert len(set(keys)) == len(keys)
     cuda = {k.plan.template for k in kernels() if isinstance(k.spec.target, CudaTarget)}
     assert {k.plan.template for k in chosen} == cuda

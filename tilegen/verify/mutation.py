@@ -36,11 +36,12 @@ MULTIPROCESSORS = 2
 
 
 def representatives(kernels: Sequence[Rendered]) -> list[Rendered]:
-    """One CUDA kernel for each template and choice of its parts: the first of each."""
+    """One CUDA kernel for each schedule, template and choice of its parts: the first of each."""
     chosen: dict[tuple[object, ...], Rendered] = {}
     for kernel in kernels:
         if isinstance(kernel.spec.target, CudaTarget):
-            chosen.setdefault((kernel.plan.template, *kernel.plan.parts()), kernel)
+            plan = kernel.plan
+            chosen.setdefault((type(plan.schedule), plan.template, *plan.parts()), kernel)
     return list(chosen.values())
 
 
