@@ -7,7 +7,12 @@ from tilegen.emit.render import render
 from tilegen.errors import FormulaError, UsageError
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.named import NAMED
+from tilegen.runtime import cpu
+from tilegen.simulate import Options
 from tilegen.spec import KernelSpec
+from tilegen.toolchain import build
+from tilegen.verify.oracle import Case, verify
+from tilegen.verify.simulated import simulate_case
 
 
 @pytest.mark.parametrize(
@@ -43,6 +48,8 @@ def test_family(text, family, order, reduced):
         ("y[m,n] = x[m,n] / sum(x[m,n], (m, n))", "every index", "second formula"),
         ("y[b] = mean(x[a,b,c], (a, c))", "not neighbours in [a,b,c]", "inner group first"),
         ("y = 2 * alpha", "carries an index", "y[n] = x[n] * 2"),
+        ("y[m,n] = relu(sum(a[m,k] * b[n,k], k))", "product of matrices", "gemm, --layout tn"),
+        ("y[m,n] = sum(a[k,m] * b[k,n], k)", "product of matrices", "gemm, --layout nt"),
         ("s[m,n] = x[m,n]; t[n,m] = x[m,n]", "'t' is not in the order", "t[m,n]"),
     ],
 )
@@ -51,6 +58,27 @@ def test_what_no_family_covers_is_refused_with_a_rewrite(text, part, rewrite):
         FormulaProblem(formula=text)
     assert part in caught.value.message and "^" in caught.value.message
     assert rewrite in caught.value.hint
+
+
+BROADCAST = {
+    "y[m,n] = x[m]": {"m": 3, "n": 37},
+    "y[m,n] = 2": {"m": 3, "n": 37},
+    "y[m,n] = mean(x[m,n], n)": {"m": 3, "n": 300},
+    "y[n] = mean(abs(x[k]), k)": {"n": 3, "k": 37},
+    "y[m,n] = sum(abs(a[m,k] - b[n,k]), k)": {"m": 2, "n": 3, "k": 37},
+}
+
+
+@pytest.mark.parametrize("text", BROADCAST)
+def test_arrays_without_some_index_are_written_and_read(text):
+    sizes = BROADCAST[text]
+    rendered = render(KernelSpec.make("formula", "portable", {"formula": text}))
+    loaded = cpu.load(rendered.plan, build.library(rendered), rendered.symbol)
+    verdict = verify(rendered.plan, loaded.run, cases=[Case(sizes, 1, 1, 1)])
+    assert verdict.ok and verdict.cases == 1, verdict.failures
+    rendered = render(KernelSpec.make("formula", "sm_90a", {"formula": text, "dtype": "bf16"}))
+    found = simulate_case(rendered, sizes, Options())
+    assert found.ok, found.text()
 
 
 @pytest.mark.parametrize("where", ["portable", "sm_90a"])

@@ -9,7 +9,7 @@ from tilegen.plans.base import Fact
 from tilegen.plans.memory_bound import FormulaPlan
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.passes import Program
-from tilegen.schedules.memory_bound import ACCESS_BYTES, vector
+from tilegen.schedules.memory_bound import ACCESS_BYTES, vector, whole_operands
 from tilegen.schedules.rowwise import CUT, RING_THREADS, RowRegisters, held_bytes
 from tilegen.schedules.rowwise import ring_resident, slot_bytes, slot_packs
 from tilegen.targets import CudaTarget
@@ -99,7 +99,7 @@ class RowRegistersPlan(FormulaPlan):
             longest=schedule.longest,
             long_block=max(schedule.longest, schedule.threads),
             partial_slots=max(32, rungs[-1].threads // 32),
-            cuts=int(len(problem.along) == 1 and vector(problem) > 1),
+            cuts=int(bool(whole_operands(problem)) and len(problem.along) == 1 and vector(problem) > 1),
             waves=schedule.waves,
             rungs=tuple(rungs),
             rings=tuple(Ring(*r) for r in rings),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilegen.formula.diagnostics import fault
-from tilegen.formula.nodes import Assign, Operand, Reduce, walk
+from tilegen.formula.nodes import Assign, Binary, Operand, Reduce, walk
 from tilegen.formula.text import node_text
 from tilegen.formula.typed import TypedFormula
 
@@ -55,6 +55,7 @@ def classify(typed: TypedFormula) -> Family:
         )
     _check_outputs(typed, order)
     reduced = _reduced(typed, order)
+    _check_product(typed, reduced)
     crossed = _crossed(typed, order)
     if not reduced and crossed:
         _check_tile(typed, crossed)
@@ -134,6 +135,27 @@ def _reduced(typed: TypedFormula, order: tuple[str, ...]) -> tuple[str, ...]:
 def _is_subsequence(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
     rest = iter(whole)
     return all(i in rest for i in part)
+
+
+def _check_product(typed: TypedFormula, reduced: tuple[str, ...]) -> None:
+    """No sum is a product of matrices: each element would be read again for every row or column of the other."""
+    for node in (n for s in typed.statements for n in walk(s.value)):
+        if not (isinstance(node, Reduce) and node.op == "sum" and isinstance(node.a, Binary)):
+            continue
+        a, b = node.a.a, node.a.b
+        if node.a.op != "*" or not (isinstance(a, Operand) and isinstance(b, Operand)):
+            continue
+        own = set(a.indices) - set(b.indices), set(b.indices) - set(a.indices)
+        if all(own) and not own[0] & set(reduced) and not own[1] & set(reduced):
+            letters = ("t" if a.indices[-1] in reduced else "n") + (
+                "n" if b.indices[-1] in reduced else "t"
+            )
+            raise fault(
+                typed.formula.source,
+                node.span,
+                "this is a product of matrices, which formulas alone do not tile",
+                f"Emit gemm, --layout {letters}, and write what follows as its epilogue: 'gelu(acc + bias[n])'.",
+            )
 
 
 def _crossed(typed: TypedFormula, order: tuple[str, ...]) -> list[Operand]:

@@ -50,7 +50,7 @@ class Value:
         node: the expression; its leaves are numbers, operands, and names of scalars and other values.
         dtype: its type.
         level: how many dependent reductions come before it.
-        varies: whether it differs along the reduced indices.
+        varies: whether it differs along the reduced indices, or is stored along them.
         op: for the result of a reduction, which one; `node` is then what is reduced. Else empty.
     """
 
@@ -266,7 +266,8 @@ class _Lowering:
         if s.store is None:
             return None
         node = converted(node, s.store)
-        return Store(s.name, s.indices, Value(s.name, node, s.store, self.level(node), varies))
+        spread = varies or not self.reduced.isdisjoint(s.indices)
+        return Store(s.name, s.indices, Value(s.name, node, s.store, self.level(node), spread))
 
     def _is_read_later(self, s: Assign) -> bool:
         later = self.typed.statements[self.typed.statements.index(s) + 1 :]
