@@ -76,8 +76,12 @@ def test_arrays_without_some_index_are_written_and_read(text):
     loaded = cpu.load(rendered.plan, build.library(rendered), rendered.symbol)
     verdict = verify(rendered.plan, loaded.run, cases=[Case(sizes, 1, 1, 1)])
     assert verdict.ok and verdict.cases == 1, verdict.failures
+
+
+@pytest.mark.parametrize("text", ["y[m,n] = mean(x[m,n], n)", "y[n] = mean(abs(x[k]), k)"])
+def test_cuda_writes_and_reads_arrays_without_some_index(text):
     rendered = render(KernelSpec.make("formula", "sm_90a", {"formula": text, "dtype": "bf16"}))
-    found = simulate_case(rendered, sizes, Options())
+    found = simulate_case(rendered, BROADCAST[text], Options())
     assert found.ok, found.text()
 
 
