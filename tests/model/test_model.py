@@ -50,7 +50,7 @@ def test_the_choice_is_near_the_fastest_of_what_was_measured():
 def test_the_choice_is_near_the_fastest_of_every_tuned_size():
     judged = choose.judge(of_table(files.read(ROOT / "tuning" / "nvidia-h200" / "gemm.toml")))
     assert len(judged) >= 150
-    assert statistics.mean(math.log1p(j.loss) for j in judged) < math.log(1.025)
+    assert statistics.mean(math.log1p(j.loss) for j in judged) < math.log(1.03)
 
 
 def test_estimates_are_near_the_measured_times():
