@@ -99,7 +99,9 @@ class RowRegistersPlan(FormulaPlan):
             longest=schedule.longest,
             long_block=max(schedule.longest, schedule.threads),
             partial_slots=max(32, rungs[-1].threads // 32),
-            cuts=int(bool(whole_operands(problem)) and len(problem.along) == 1 and vector(problem) > 1),
+            cuts=int(
+                bool(whole_operands(problem)) and len(problem.along) == 1 and vector(problem) > 1
+            ),
             waves=schedule.waves,
             rungs=tuple(rungs),
             rings=tuple(Ring(*r) for r in rings),
