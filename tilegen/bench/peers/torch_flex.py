@@ -9,6 +9,7 @@ from typing import Any
 
 from tilegen import formula as fl
 from tilegen.bench.peers.base import GpuPeer
+from tilegen.bench.peers.torch_math import compiled_for_sizes
 from tilegen.problems.attention import Attention
 from tilegen.problems.attention_formulas import AttentionFormula
 from tilegen.problems.base import Problem
@@ -50,14 +51,13 @@ class FlexAttention(GpuPeer):
         return bool(problem.formulas) and all(map(_expressible, problem.formulas))
 
     def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
-        import torch
         from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
         problem: Attention = spec.problem
         shift = sizes["seq_k"] - sizes["seq_q"] if problem.shifted else 0
         mask = next((f for f in problem.formulas if f.role == "mask"), None)
         score = problem.score_formula()
-        compiled = torch.compile(flex_attention, dynamic=False)
+        compiled = compiled_for_sizes(flex_attention)
 
         def sees(arrays: Mapping[str, Any]) -> Callable[..., Any] | None:
             if problem.causal:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilegen.bench.peers.base import GpuPeer
+from tilegen.bench.peers.torch_math import compiled_for_sizes
 from tilegen.problems.base import Problem
 from tilegen.problems.gated_gemm import SWIGLU, GatedGemm
 from tilegen.problems.gemm import Gemm
@@ -59,5 +60,5 @@ class TorchGated(GpuPeer):
         def join(y: Any) -> Any:
             return torch.nn.functional.silu(y[:, :columns]) * y[:, columns:]
 
-        compiled = torch.compile(join, dynamic=False)
+        compiled = compiled_for_sizes(join)
         return lambda i: compiled(pairs[i][0] @ (pairs[i][1].T if stored_k else pairs[i][1]))

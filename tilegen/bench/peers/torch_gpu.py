@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tilegen.bench.peers.base import GpuPeer, reads_only
-from tilegen.bench.peers.torch_math import expressible, expression
+from tilegen.bench.peers.torch_math import compiled_for_sizes, expressible, expression
 from tilegen.errors import BuildError
 from tilegen.formula import Name, walk
 from tilegen.formula.nodes import Binary, Cast, Operand
@@ -133,9 +133,7 @@ class TorchCompile(TorchEager):
         return super().knows(problem) and not plain
 
     def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
-        import torch
-
-        compiled = torch.compile(expression(spec.problem), dynamic=False)
+        compiled = compiled_for_sizes(expression(spec.problem))
         return lambda i: compiled(sets[i], scalars)
 
 

@@ -39,6 +39,17 @@ def expression(problem: Problem) -> Function:
     return _NAMED[problem.formula]
 
 
+def compiled_for_sizes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function through torch.compile, for the sizes of its first call.
+
+    What was compiled before is dropped: dynamo compiles one code for eight sizes, and runs it eagerly for any more.
+    """
+    import torch
+
+    torch._dynamo.reset()
+    return torch.compile(function, dynamic=False)
+
+
 def _gemm(problem: Gemm) -> Function:
     function = _GEMM[problem.epilogue]
 
