@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  2400x256x512 r6x64
-// Inputs    e19f3c101173  (command, templates and emitter)
+// Inputs    5335eb8b6dd7  (command, templates and emitter)
 // Body      d7055a8749ed  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  prepacked 1024x512x1024 r32x32 u2
-// Inputs    401ea48c8856  (command, templates and emitter)
+// Inputs    c0dc86767cd0  (command, templates and emitter)
 // Body      05222cbb50b4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

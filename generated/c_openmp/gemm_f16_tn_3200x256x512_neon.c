@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  3200x256x512
-// Inputs    68be1fdc7c79  (command, templates and emitter)
+// Inputs    b597cd8ed602  (command, templates and emitter)
 // Body      cd9e824b30dd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32
-// Inputs    40185decfb97  (command, templates and emitter)
+// Inputs    f6082c1800bc  (command, templates and emitter)
 // Body      5a1b5c05b983  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

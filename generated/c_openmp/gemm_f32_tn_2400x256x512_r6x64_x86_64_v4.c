@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    7c6edd63043f  (command, templates and emitter)
+// Inputs    846f8760b847  (command, templates and emitter)
 // Body      b4203716b926  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,8 +4,8 @@
 // Formula   d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n) where acc = sum over k of
 //           A[m,k] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    f29f863b2046  (command, templates and emitter)
-// Body      a95dff67cdc1  (everything below this comment)
+// Inputs    fdb649d47715  (command, templates and emitter)
+// Body      14cad8f7d42f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tn_e005ef4_2400x256x512_r6x64_x86_64_v4.h"
@@ -841,7 +841,7 @@ int tilegen_gemm_f32_tn_e005ef4_2400x256x512_r6x64_x86_64_v4(
   all += call.parts > 1 ? lines(call.parts * m * n, sizeof(Sum)) : 0;
   const size_t rows_at = all;
   const int64_t parts = m * pieces(n, kMicroN);
-  all += 1 * lines(parts, sizeof(float));
+  all += lines(parts, sizeof(float));
   char small[kSmallBytes] __attribute__((aligned(kLine)));
   const int fits = threads == 1 && all <= kSmallBytes;
   char *memory = fits ? small : (char *)aligned_alloc(kLine, all);

@@ -4,7 +4,7 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  1600x240x512 r4x24
-// Inputs    667e4f0129dd  (command, templates and emitter)
+// Inputs    5a51305d97e5  (command, templates and emitter)
 // Body      74377f0540d5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

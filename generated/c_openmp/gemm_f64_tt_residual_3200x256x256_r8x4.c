@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  3200x256x256 r8x4
-// Inputs    1b9f0d031b5f  (command, templates and emitter)
+// Inputs    74f75401c915  (command, templates and emitter)
 // Body      70a37518cb64  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

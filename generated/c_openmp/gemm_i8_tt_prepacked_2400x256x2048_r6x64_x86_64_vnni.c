@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x2048 r6x64
-// Inputs    a4fbb38782a8  (command, templates and emitter)
+// Inputs    7cd715b0c43e  (command, templates and emitter)
 // Body      446b7e78b326  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

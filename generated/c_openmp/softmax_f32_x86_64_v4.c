@@ -4,7 +4,7 @@
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 2048 columns
 // Inputs    3739db54309b  (command, templates and emitter)
-// Body      c991250ab917  (everything below this comment)
+// Body      bf3b1386b2d8  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_x86_64_v4.h"
@@ -77,7 +77,7 @@ static inline float choose(int condition, float a, float b) {
   return float_of(choose_bits(condition, bits_of(a), bits_of(b)));
 }
 
-// e to the power x for x <= 0, within 1 ulp; NaN stays NaN.
+// e to the power x for x <= 0, within 1.01 ulp; NaN stays NaN.
 static inline float exp_negative_f32(float x) {
   const float y = choose(x < -104.0f, -104.0f, x);
   // y = n log(2) + r with |r| <= log(2) / 2; log(2) in two parts, the first exact in every product.

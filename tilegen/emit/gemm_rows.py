@@ -45,13 +45,14 @@ def context(plan: Plan) -> dict[str, Any]:
     rows = problem.row_reductions
     texts = [_text(problem, row, cuda) for row in rows]
     if not cuda:
+        room = f"lines(parts, sizeof({texts[0].type}))" if texts else ""
         return {
             "rows": texts,
             "row_parameters": "".join(f",\n{' ' * 32}{t.type} *{t.partial}" for t in texts),
             "row_values": [
                 ("", " + parts")[i] if i < 2 else f" + {i} * parts" for i in range(len(rows))
             ],
-            "row_count": len(rows),
+            "row_room": f"{len(rows)} * {room}" if len(rows) > 1 else room,
         }
     return {
         "rows": texts,
