@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import ROOT
-from tilegen.tables import files, words
+from tilegen.tables import files, selector, words
+from tilegen.tables.cover import FEW
 from tilegen.targets import target
 
 TABLES = sorted((ROOT / files.FOLDER).glob("*/*.toml"))
@@ -27,3 +28,12 @@ def test_a_table_is_whole(path):
         assert row.verified and row.digest and row.toolchain and row.machine
         assert row.speedup >= 1 - 2 * max(row.noise, 0.01)
         assert row.speedups[row.default] == pytest.approx(1.0, abs=0.2)
+
+
+def test_the_largest_table_makes_a_dispatcher_of_many_kernels():
+    """Long names of kernels fit the lines of its text."""
+    where = target("sm_90a")
+    problem = words.kernel_spec("gemm", where, "dtype=bf16", "wgmma").problem
+    wanted = selector.Wanted(problem, where, "nvidia-h200", threads=0, most=FEW)
+    made = selector.make(wanted, ROOT / files.FOLDER)
+    assert len(made.rows) > 100 and made.kernels == FEW
