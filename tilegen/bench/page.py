@@ -14,11 +14,11 @@ Written by `tilegen bench --page docs/performance.md` from the raw samples in `b
 
 A ratio is the time of the best peer divided by ours, medians of pairs measured in one run with inputs rotated past
 the caches: above 1, ours is faster. `least` is the worst case of a group. Peers: `torch` is PyTorch eager (cuBLAS for a
-product), `cudnn` its cuDNN attention, `cublaslt` a product with the epilogue inside cublasLt, `torch_gated` one product
-of both matrices of a gated layer and a compiled kernel that joins the halves, `triton` and `tilelang` kernels of these with the
-epilogue inside, `torch_fp8` and `torch_blocks` PyTorch's products of fp8 with scales of rows and of blocks. A ceiling
-is no peer: `copy` is a plain copy of as many bytes, `read` a kernel that only reads as many, and the figure is the part
-of its speed that ours reaches.
+product), `cudnn` and `flash` its attention by cuDNN and by FlashAttention, `flex` its FlexAttention, compiled, `cublaslt` a
+product with the epilogue inside cublasLt, `torch_gated` one product of both matrices of a gated layer and a compiled kernel
+that joins the halves, `triton` and `tilelang` kernels of these with the epilogue inside, `torch_fp8` and `torch_blocks`
+PyTorch's products of fp8 with scales of rows and of blocks. A ceiling is no peer: `copy` is a plain copy of as many bytes,
+`read` a kernel that only reads as many, and the figure is the part of its speed that ours reaches.
 """
 
 
