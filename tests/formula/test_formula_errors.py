@@ -22,6 +22,12 @@ PARSING = [
     ),
     ("zzz(acc)", "unknown function 'zzz'", "zzz", "Functions: where"),
     ("acc + ", "this does not parse", "", "A formula is one or more of"),
+    ("acc > 0 ? acc : 0", "this does not parse", "?", "where(c, a, b)"),
+    ("where(acc > 0 && acc < 1, acc, 0)", "this does not parse", "&", "a and b"),
+    ("where(acc < 0 || acc > 1, acc, 0)", "this does not parse", "|", "a or b"),
+    ("where(!acc, 1, 0)", "this does not parse", "!", "not a"),
+    ("acc^2", "this operator is not part of the language", "acc^2", "A power is x ** 2"),
+    ("acc @ acc", "this operator is not part of the language", "acc @ acc", "operator gemm"),
     ("(acc", "this does not parse", "(", "A formula is one or more of"),
     ("", "the formula is empty", "", "Write an expression"),
     (

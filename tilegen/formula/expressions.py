@@ -43,7 +43,13 @@ COMPARE = {
     ast.NotEq: "!=",
 }
 ALL_OPERATORS = "Operators: + - * / // % ** < <= > >= == != and or not, `a if c else b`."
-BITWISE = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.MatMult)
+# What to write instead of an operator that the language lacks.
+REWRITES = {
+    ast.BitXor: "A power is x ** 2.",
+    ast.MatMult: "A product of matrices is the operator gemm.",
+    ast.LShift: "Multiply by a power of two.",
+    ast.RShift: "Divide by a power of two.",
+}
 REFUSED = {
     ast.Attribute: ("a formula has no attributes", "Call the function by its bare name: exp(x)."),
     ast.Lambda: ("a formula has no lambda", "Name an intermediate instead: h = ..."),
@@ -100,7 +106,8 @@ class ExpressionReader:
                 left, right = self.read(node.left), self.read(node.right)
                 return Binary(BINARY[type(node.op)], left, right, span=span)
             case ast.BinOp() | ast.UnaryOp():
-                allowed = "For conditions use and, or, not. " + ALL_OPERATORS
+                rewrite = REWRITES.get(type(node.op), "For conditions use and, or, not.")
+                allowed = f"{rewrite} {ALL_OPERATORS}"
                 raise self.fault(node, "this operator is not part of the language", allowed)
             case ast.Compare():
                 return self._compare(node, span)

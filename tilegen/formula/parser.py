@@ -78,16 +78,29 @@ class Place:
         return len(read) + self._margins[line - 1]
 
 
+STATEMENT = (
+    "A formula is one or more of `name = expression` and `name[m,n] = expression`, "
+    "separated by ; or new lines, or a bare expression."
+)
+# What C has for something that a formula writes in words, by its first character.
+C_OPERATORS = {
+    "?": "Write where(c, a, b) or `a if c else b`.",
+    "&": "Write `a and b`.",
+    "|": "Write `a or b`.",
+    "!": "Write `not a`.",
+}
+
+
 def _syntax_fault(text: str, margins: Sequence[int], error: SyntaxError) -> FormulaError:
     line = min(max(error.lineno or 1, 1), len(margins))
     start = max((error.offset or 1) - 1, 0) + margins[line - 1]
     words = (error.msg or "invalid syntax").split(". ")[0]
+    found = text.splitlines()[line - 1][start : start + 1]
     return fault(
         text,
         Span(line, start, start + 1),
         f"this does not parse: {words}",
-        "A formula is one or more of `name = expression` and `name[m,n] = expression`, "
-        "separated by ; or new lines, or a bare expression.",
+        C_OPERATORS.get(found, STATEMENT),
     )
 
 
