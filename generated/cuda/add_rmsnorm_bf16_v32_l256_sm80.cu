@@ -3,8 +3,8 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    fb472c95f391  (command, templates and emitter)
-// Body      9af2d36adc3c  (everything below this comment)
+// Inputs    d5918e4802d3  (command, templates and emitter)
+// Body      e41aaee8dff7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "add_rmsnorm_bf16_v32_l256_sm80.h"
@@ -465,9 +465,7 @@ extern "C" int tilegen_add_rmsnorm_bf16_v32_l256_sm80_supports(
     const void *w,
     void *h, int64_t h_stride_m,
     void *y, int64_t y_stride_m) {
-  if (m < 0 || n < 0) {
-    return 1;  // a negative size
-  }
+  if (m < 0 || n < 0) { return 1; }  // a negative size
   if (x_stride_m < n || r_stride_m < n || h_stride_m < n || y_stride_m < n) {
     return 2;  // a stride that is too short
   }
@@ -490,13 +488,9 @@ extern "C" cudaError_t tilegen_add_rmsnorm_bf16_v32_l256_sm80(
     cudaStream_t stream) {
   const int refusal = tilegen_add_rmsnorm_bf16_v32_l256_sm80_supports(
       m, n, x, x_stride_m, r, r_stride_m, w, h, h_stride_m, y, y_stride_m);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (m == 0 || n == 0) {
-    return cudaSuccess;
-  }
+  if (m == 0 || n == 0) { return cudaSuccess; }
   using namespace add_rmsnorm_bf16_v32_l256_sm80;
   const Arguments args = {
       m,

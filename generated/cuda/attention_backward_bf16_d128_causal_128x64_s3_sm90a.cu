@@ -3,8 +3,8 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s3
-// Inputs    0c9f9270b3ea  (command, templates and emitter)
-// Body      819b199c0fc6  (everything below this comment)
+// Inputs    9b3157239d6f  (command, templates and emitter)
+// Body      4b137b7c1c6f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_backward_bf16_d128_causal_128x64_s3_sm90a.h"
@@ -171,63 +171,45 @@ struct Ring {
 __device__ __forceinline__ uint32_t shared_address(const void *pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
-
 __device__ __forceinline__ void mbarrier_init(uint64_t *barrier, uint32_t arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(arrivals) : "memory");
 }
-
 // Make initialised mbarriers visible to the copy engine and to the other blocks of the cluster.
 __device__ __forceinline__ void mbarrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-
 __device__ __forceinline__ void mbarrier_arrive(uint64_t *barrier) {
-  asm volatile(
-      "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-
-// Arrive once and announce how many bytes the copy engine will deliver in this phase.
+// Arrive once, and announce how many bytes the copy engine will deliver in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uint32_t bytes) {
-  asm volatile(
-      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-      "r"(bytes) : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes) : "memory");
 }
-
 __device__ __forceinline__ bool mbarrier_try_wait(uint64_t *barrier, uint32_t parity) {
   uint32_t done;
   asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n"
-      "}\n"
-      : "=r"(done)
-      : "r"(shared_address(barrier)), "r"(parity)
-      : "memory");
+      "{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+      : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
   return done != 0;
 }
-
 // Wait until the phase of this parity has completed.
 __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
   while (!mbarrier_try_wait(barrier, parity)) {
   }
 }
-
 __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-
 // Order this thread's ordinary writes to shared memory before reads by TMA or wgmma.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
-
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -235,16 +217,14 @@ __device__ __forceinline__ void setmaxnreg_dec() {
 
 // Copy a box to shared memory; its bytes count towards the barrier's phase. Rows past the sequence
 // arrive as zeros.
-__device__ __forceinline__ void tma_load(void *destination, const CUtensorMap *map,
-                                         uint64_t *barrier, int column, int row, int head,
-                                         int batch) {
+__device__ __forceinline__ void tma_load(void *to, const CUtensorMap *map, uint64_t *barrier,
+                                         int column, int row, int head, int batch) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(destination)),
-      "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
-      : "memory");
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)),
+      "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head),
+      "r"(batch) : "memory");
 }
-
 // Copy bytes to shared memory; they count towards the barrier's phase.
 __device__ __forceinline__ void bulk_load(void *destination, const void *source, uint64_t *barrier,
                                           uint32_t bytes) {
@@ -253,28 +233,23 @@ __device__ __forceinline__ void bulk_load(void *destination, const void *source,
       " [%0], [%1], %3, [%2];" ::"r"(shared_address(destination)),
       "l"(source), "r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
-
 // Copy a box from shared memory; rows past the sequence are not written.
-__device__ __forceinline__ void tma_store(const CUtensorMap *map, const void *source, int column,
+__device__ __forceinline__ void tma_store(const CUtensorMap *map, const void *from, int column,
                                           int row, int head, int batch) {
   asm volatile(
       "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group"
       " [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
-      "r"(shared_address(source)), "r"(column), "r"(row), "r"(head), "r"(batch)
-      : "memory");
+      "r"(shared_address(from)), "r"(column), "r"(row), "r"(head), "r"(batch) : "memory");
 }
-
 // Close the group of this thread's stores since the last commit.
 __device__ __forceinline__ void tma_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-
 // Wait until all but the newest `kPending` groups of this thread have read their shared memory.
 template <int kPending>
 __device__ __forceinline__ void tma_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
-
 // Wait until every store of this thread has been written.
 __device__ __forceinline__ void tma_wait() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
@@ -284,25 +259,21 @@ __device__ __forceinline__ void tma_wait() {
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-
 // Close the group of wgmmas issued since the last commit.
 __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-
 // Wait until all but the newest `kPending` groups have finished.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-
 // Store four 8 x 8 matrices of 16-bit elements; lane i addresses row i % 8 of matrix i / 8.
 __device__ __forceinline__ void stmatrix_x4(void *row, const uint32_t (&matrices)[4]) {
   asm volatile(
       "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
       "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3]) : "memory");
 }
-
 // Describe rows of 128 swizzled bytes to wgmma. `leading` is the distance in bytes of two slices of
 // 64 columns, for an operand that is read down its columns.
 __device__ __forceinline__ uint64_t matrix_descriptor(const void *operand, uint32_t leading) {
@@ -316,14 +287,11 @@ __device__ __forceinline__ uint64_t matrix_descriptor(const void *operand, uint3
 __device__ __forceinline__ void wgmma_scores(float (&product)[kBlockN / 2], uint64_t left,
                                              uint64_t right, int accumulate) {
   asm volatile(
-      "{\n"
-      ".reg .pred keep;\n"
-      "setp.ne.b32 keep, %34, 0;\n"
+      "{ .reg .pred keep; setp.ne.b32 keep, %34, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, %32, %33, keep, 1, 1, 0, 0;\n"
-      "}\n"
+      "}, %32, %33, keep, 1, 1, 0, 0; }"
       : "+f"(product[0]), "+f"(product[1]), "+f"(product[2]), "+f"(product[3]),
         "+f"(product[4]), "+f"(product[5]), "+f"(product[6]), "+f"(product[7]),
         "+f"(product[8]), "+f"(product[9]), "+f"(product[10]), "+f"(product[11]),
@@ -345,7 +313,7 @@ __device__ __forceinline__ void wgmma_dv(float (&dv)[kValueDim / 2], const uint3
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;\n"
+      "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
       : "+f"(dv[0]), "+f"(dv[1]), "+f"(dv[2]), "+f"(dv[3]), "+f"(dv[4]), "+f"(dv[5]),
         "+f"(dv[6]), "+f"(dv[7]), "+f"(dv[8]), "+f"(dv[9]), "+f"(dv[10]), "+f"(dv[11]),
         "+f"(dv[12]), "+f"(dv[13]), "+f"(dv[14]), "+f"(dv[15]), "+f"(dv[16]), "+f"(dv[17]),
@@ -369,7 +337,7 @@ __device__ __forceinline__ void wgmma_dk(float (&dk)[kHeadDim / 2], uint64_t ds,
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, %64, %65, 1, 1, 1, 0, 1;\n"
+      "}, %64, %65, 1, 1, 1, 0, 1;"
       : "+f"(dk[0]), "+f"(dk[1]), "+f"(dk[2]), "+f"(dk[3]), "+f"(dk[4]), "+f"(dk[5]),
         "+f"(dk[6]), "+f"(dk[7]), "+f"(dk[8]), "+f"(dk[9]), "+f"(dk[10]), "+f"(dk[11]),
         "+f"(dk[12]), "+f"(dk[13]), "+f"(dk[14]), "+f"(dk[15]), "+f"(dk[16]), "+f"(dk[17]),
@@ -389,14 +357,11 @@ __device__ __forceinline__ void wgmma_dk(float (&dk)[kHeadDim / 2], uint64_t ds,
 __device__ __forceinline__ void wgmma_dq(float (&dq)[kPiece / 2], uint64_t ds, uint64_t k,
                                          int accumulate) {
   asm volatile(
-      "{\n"
-      ".reg .pred keep;\n"
-      "setp.ne.b32 keep, %34, 0;\n"
+      "{ .reg .pred keep; setp.ne.b32 keep, %34, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, %32, %33, keep, 1, 1, 1, 1;\n"
-      "}\n"
+      "}, %32, %33, keep, 1, 1, 1, 1; }"
       : "+f"(dq[0]), "+f"(dq[1]), "+f"(dq[2]), "+f"(dq[3]), "+f"(dq[4]), "+f"(dq[5]),
         "+f"(dq[6]), "+f"(dq[7]), "+f"(dq[8]), "+f"(dq[9]), "+f"(dq[10]), "+f"(dq[11]),
         "+f"(dq[12]), "+f"(dq[13]), "+f"(dq[14]), "+f"(dq[15]), "+f"(dq[16]), "+f"(dq[17]),
@@ -1182,9 +1147,7 @@ extern "C" int tilegen_attention_backward_bf16_d128_causal_128x64_s3_sm90a_suppo
       (batch > 0 && seq_k > 0 && kv_heads > 0 && dv == nullptr)) {
     return 3;  // elements without an address
   }
-  if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) {
-    return 4;
-  }
+  if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) { return 4; }
   if (batch > 1073741824 || heads > 1073741824 || seq_q > 1073741824 || seq_k > 1073741824 ||
       (seq_q > 0 && batch * heads > 1073741824 / seq_q)) {
     return 5;
@@ -1209,9 +1172,7 @@ extern "C" int tilegen_attention_backward_bf16_d128_causal_128x64_s3_sm90a_suppo
       (seq_k > 1 && dv_stride_seq % 8 != 0) || (kv_heads > 1 && dv_stride_head % 8 != 0)) {
     return 7;
   }
-  if (seq_k > 0 && batch * kv_heads > 1073741824 / seq_k) {
-    return 9;
-  }
+  if (seq_k > 0 && batch * kv_heads > 1073741824 / seq_k) { return 9; }
   return 0;
 }
 
@@ -1236,13 +1197,9 @@ extern "C" cudaError_t tilegen_attention_backward_bf16_d128_causal_128x64_s3_sm9
       d_o_stride_seq, d_o_stride_head, lse, lse_stride_batch, lse_stride_head, dq,
       dq_stride_batch, dq_stride_seq, dq_stride_head, dk, dk_stride_batch, dk_stride_seq,
       dk_stride_head, dv, dv_stride_batch, dv_stride_seq, dv_stride_head);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (batch == 0) {
-    return cudaSuccess;
-  }
+  if (batch == 0) { return cudaSuccess; }
   using namespace attention_backward_bf16_d128_causal_128x64_s3_sm90a;
   if (kv_heads == 0) {
     return cudaSuccess;

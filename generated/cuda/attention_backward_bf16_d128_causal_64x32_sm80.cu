@@ -3,8 +3,8 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  64x32
-// Inputs    4f2eeb9d8339  (command, templates and emitter)
-// Body      7b419b1863f6  (everything below this comment)
+// Inputs    56ab6b5c2934  (command, templates and emitter)
+// Body      373b1b091973  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_backward_bf16_d128_causal_64x32_sm80.h"
@@ -543,9 +543,7 @@ extern "C" int tilegen_attention_backward_bf16_d128_causal_64x32_sm80_supports(
       (batch > 0 && seq_k > 0 && kv_heads > 0 && dv == nullptr)) {
     return 3;  // elements without an address
   }
-  if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) {
-    return 4;
-  }
+  if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) { return 4; }
   if (batch > 1073741824 || heads > 1073741824 || seq_q > 1073741824 || seq_k > 1073741824 ||
       (seq_q > 0 && batch * heads > 1073741824 / seq_q)) {
     return 5;
@@ -570,9 +568,7 @@ extern "C" int tilegen_attention_backward_bf16_d128_causal_64x32_sm80_supports(
       (seq_k > 1 && dv_stride_seq % 8 != 0) || (kv_heads > 1 && dv_stride_head % 8 != 0)) {
     return 7;
   }
-  if (seq_k > 0 && batch * kv_heads > 1073741824 / seq_k) {
-    return 9;
-  }
+  if (seq_k > 0 && batch * kv_heads > 1073741824 / seq_k) { return 9; }
   return 0;
 }
 
@@ -597,13 +593,9 @@ extern "C" cudaError_t tilegen_attention_backward_bf16_d128_causal_64x32_sm80(
       d_o_stride_seq, d_o_stride_head, lse, lse_stride_batch, lse_stride_head, dq,
       dq_stride_batch, dq_stride_seq, dq_stride_head, dk, dk_stride_batch, dk_stride_seq,
       dk_stride_head, dv, dv_stride_batch, dv_stride_seq, dv_stride_head);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (batch == 0) {
-    return cudaSuccess;
-  }
+  if (batch == 0) { return cudaSuccess; }
   using namespace attention_backward_bf16_d128_causal_64x32_sm80;
   if (kv_heads == 0) {
     return cudaSuccess;

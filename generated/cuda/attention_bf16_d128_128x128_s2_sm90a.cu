@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    1ad8382d4b97  (command, templates and emitter)
-// Body      7f28e1f0050f  (everything below this comment)
+// Inputs    cb3069a63a61  (command, templates and emitter)
+// Body      7aedd3be68ea  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_128x128_s2_sm90a.h"
@@ -132,67 +132,48 @@ struct Ring {
 __device__ __forceinline__ uint32_t shared_address(const void *pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
-
 __device__ __forceinline__ void mbarrier_init(uint64_t *barrier, uint32_t arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(arrivals) : "memory");
 }
-
 // Make initialised mbarriers visible to the copy engine and to the other blocks of the cluster.
 __device__ __forceinline__ void mbarrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-
 __device__ __forceinline__ void mbarrier_arrive(uint64_t *barrier) {
-  asm volatile(
-      "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-
-// Arrive once and announce how many bytes the copy engine will deliver in this phase.
+// Arrive once, and announce how many bytes the copy engine will deliver in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uint32_t bytes) {
-  asm volatile(
-      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-      "r"(bytes) : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes) : "memory");
 }
-
 __device__ __forceinline__ bool mbarrier_try_wait(uint64_t *barrier, uint32_t parity) {
   uint32_t done;
   asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n"
-      "}\n"
-      : "=r"(done)
-      : "r"(shared_address(barrier)), "r"(parity)
-      : "memory");
+      "{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+      : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
   return done != 0;
 }
-
 // Wait until the phase of this parity has completed.
 __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
   while (!mbarrier_try_wait(barrier, parity)) {
   }
 }
-
 __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-
 __device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-
 // Order this thread's ordinary writes to shared memory before reads by TMA or wgmma.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
-
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -200,37 +181,31 @@ __device__ __forceinline__ void setmaxnreg_dec() {
 
 // Copy a box to shared memory; its bytes count towards the barrier's phase. Rows past the sequence
 // arrive as zeros.
-__device__ __forceinline__ void tma_load(void *destination, const CUtensorMap *map,
-                                         uint64_t *barrier, int column, int row, int head,
-                                         int batch) {
+__device__ __forceinline__ void tma_load(void *to, const CUtensorMap *map, uint64_t *barrier,
+                                         int column, int row, int head, int batch) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(destination)),
-      "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
-      : "memory");
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)),
+      "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head),
+      "r"(batch) : "memory");
 }
-
 // Copy a box from shared memory; rows past the sequence are not written.
-__device__ __forceinline__ void tma_store(const CUtensorMap *map, const void *source, int column,
+__device__ __forceinline__ void tma_store(const CUtensorMap *map, const void *from, int column,
                                           int row, int head, int batch) {
   asm volatile(
       "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group"
       " [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
-      "r"(shared_address(source)), "r"(column), "r"(row), "r"(head), "r"(batch)
-      : "memory");
+      "r"(shared_address(from)), "r"(column), "r"(row), "r"(head), "r"(batch) : "memory");
 }
-
 // Close the group of this thread's stores since the last commit.
 __device__ __forceinline__ void tma_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-
 // Wait until all but the newest `kPending` groups of this thread have read their shared memory.
 template <int kPending>
 __device__ __forceinline__ void tma_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
-
 // Wait until every store of this thread has been written.
 __device__ __forceinline__ void tma_wait() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
@@ -240,18 +215,15 @@ __device__ __forceinline__ void tma_wait() {
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-
 // Close the group of wgmmas issued since the last commit.
 __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-
 // Wait until all but the newest `kPending` groups have finished.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-
 // Store four 8 x 8 matrices of 16-bit elements; lane i addresses row i % 8 of matrix i / 8.
 __device__ __forceinline__ void stmatrix_x4(void *row, const uint32_t (&matrices)[4]) {
   asm volatile(
@@ -280,16 +252,13 @@ __device__ __forceinline__ uint64_t matrix_descriptor(const void *operand, uint3
 __device__ __forceinline__ void wgmma_scores(float (&s)[kBlockN / 2], const uint32_t (&q)[4],
                                              uint64_t k, int accumulate) {
   asm volatile(
-      "{\n"
-      ".reg .pred keep;\n"
-      "setp.ne.b32 keep, %69, 0;\n"
+      "{ .reg .pred keep; setp.ne.b32 keep, %69, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, {%64, %65, %66, %67}, %68, keep, 1, 1, 0;\n"
-      "}\n"
+      "}, {%64, %65, %66, %67}, %68, keep, 1, 1, 0; }"
       : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3]), "+f"(s[4]), "+f"(s[5]),
         "+f"(s[6]), "+f"(s[7]), "+f"(s[8]), "+f"(s[9]), "+f"(s[10]), "+f"(s[11]),
         "+f"(s[12]), "+f"(s[13]), "+f"(s[14]), "+f"(s[15]), "+f"(s[16]), "+f"(s[17]),
@@ -314,7 +283,7 @@ __device__ __forceinline__ void wgmma_output(float (&o)[kValueDim / 2], const ui
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;\n"
+      "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
       : "+f"(o[0]), "+f"(o[1]), "+f"(o[2]), "+f"(o[3]), "+f"(o[4]), "+f"(o[5]),
         "+f"(o[6]), "+f"(o[7]), "+f"(o[8]), "+f"(o[9]), "+f"(o[10]), "+f"(o[11]),
         "+f"(o[12]), "+f"(o[13]), "+f"(o[14]), "+f"(o[15]), "+f"(o[16]), "+f"(o[17]),
@@ -953,9 +922,7 @@ extern "C" int tilegen_attention_bf16_d128_128x128_s2_sm90a_supports(
       (batch > 0 && seq_q > 0 && heads > 0 && o == nullptr)) {
     return 3;  // elements without an address
   }
-  if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) {
-    return 4;
-  }
+  if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) { return 4; }
   if (batch > 1073741824 || heads > 1073741824 || seq_q > 1073741824 || seq_k > 1073741824 ||
       (seq_q > 0 && batch * heads > 1073741824 / seq_q)) {
     return 5;
@@ -988,13 +955,9 @@ extern "C" cudaError_t tilegen_attention_bf16_d128_128x128_s2_sm90a(
       batch, heads, kv_heads, seq_q, seq_k, q, q_stride_batch, q_stride_seq, q_stride_head, k,
       k_stride_batch, k_stride_seq, k_stride_head, v, v_stride_batch, v_stride_seq,
       v_stride_head, o, o_stride_batch, o_stride_seq, o_stride_head);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (batch == 0 || heads == 0 || seq_q == 0) {
-    return cudaSuccess;
-  }
+  if (batch == 0 || heads == 0 || seq_q == 0) { return cudaSuccess; }
   using namespace attention_bf16_d128_128x128_s2_sm90a;
   Call call = {};
   call.batch_heads = static_cast<int>(batch * heads);

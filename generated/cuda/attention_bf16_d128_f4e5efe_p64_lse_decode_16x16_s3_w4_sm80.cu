@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j < length[b]) times v, s = scale * q . k
 // Schedule  decode 16x16 s3 w4
-// Inputs    342a9ff5460f  (command, templates and emitter)
-// Body      2874438daa72  (everything below this comment)
+// Inputs    3e48eb1aaeb5  (command, templates and emitter)
+// Body      5f67421db0a6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_s3_w4_sm80.h"
@@ -655,9 +655,7 @@ extern "C" int tilegen_attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_s3_w4_sm
       (batch > 0 && heads > 0 && seq_q > 0 && lse == nullptr)) {
     return 3;  // elements without an address
   }
-  if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) {
-    return 4;
-  }
+  if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) { return 4; }
   if (batch > 1073741824 || heads > 1073741824 || seq_q > 1073741824 || seq_pages > 16777216 ||
       (seq_q > 0 && batch * heads > 1073741824 / seq_q)) {
     return 5;
@@ -695,13 +693,9 @@ extern "C" cudaError_t tilegen_attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_
       q_stride_head, k, k_stride_page, k_stride_seq, k_stride_head, v, v_stride_page,
       v_stride_seq, v_stride_head, length, table, table_stride_batch, o, o_stride_batch,
       o_stride_seq, o_stride_head, lse, lse_stride_batch, lse_stride_head);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (batch == 0 || heads == 0 || seq_q == 0) {
-    return cudaSuccess;
-  }
+  if (batch == 0 || heads == 0 || seq_q == 0) { return cudaSuccess; }
   using namespace attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_s3_w4_sm80;
   Call call = {};
   call.batch_heads = static_cast<int>(batch * heads);

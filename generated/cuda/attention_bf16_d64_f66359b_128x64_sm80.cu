@@ -4,8 +4,8 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    bdfcbc1a8726  (command, templates and emitter)
-// Body      a381b317e93f  (everything below this comment)
+// Inputs    f076c06aea9e  (command, templates and emitter)
+// Body      fb01698b3cb7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d64_f66359b_128x64_sm80.h"
@@ -461,9 +461,7 @@ extern "C" int tilegen_attention_bf16_d64_f66359b_128x64_sm80_supports(
       (heads > 0 && slope == nullptr) || (batch > 0 && seq_q > 0 && heads > 0 && o == nullptr)) {
     return 3;  // elements without an address
   }
-  if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) {
-    return 4;
-  }
+  if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) { return 4; }
   if (batch > 1073741824 || heads > 1073741824 || seq_q > 1073741824 || seq_k > 1073741824 ||
       (seq_q > 0 && batch * heads > 1073741824 / seq_q)) {
     return 5;
@@ -480,9 +478,7 @@ extern "C" int tilegen_attention_bf16_d64_f66359b_128x64_sm80_supports(
       (seq_q > 1 && o_stride_seq % 8 != 0) || (heads > 1 && o_stride_head % 8 != 0)) {
     return 7;
   }
-  if (seq_q > 2097152 || seq_k > 2097152) {
-    return 8;
-  }
+  if (seq_q > 2097152 || seq_k > 2097152) { return 8; }
   return 0;
 }
 
@@ -499,13 +495,9 @@ extern "C" cudaError_t tilegen_attention_bf16_d64_f66359b_128x64_sm80(
       batch, heads, kv_heads, seq_q, seq_k, q, q_stride_batch, q_stride_seq, q_stride_head, k,
       k_stride_batch, k_stride_seq, k_stride_head, v, v_stride_batch, v_stride_seq,
       v_stride_head, slope, o, o_stride_batch, o_stride_seq, o_stride_head);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (batch == 0 || heads == 0 || seq_q == 0) {
-    return cudaSuccess;
-  }
+  if (batch == 0 || heads == 0 || seq_q == 0) { return cudaSuccess; }
   using namespace attention_bf16_d64_f66359b_128x64_sm80;
   Call call = {};
   call.batch_heads = static_cast<int>(batch * heads);

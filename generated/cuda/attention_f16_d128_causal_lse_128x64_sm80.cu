@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    1d8a22fe9d5e  (command, templates and emitter)
-// Body      484c7bd95e72  (everything below this comment)
+// Inputs    928a6d350db8  (command, templates and emitter)
+// Body      eb11ec097754  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_f16_d128_causal_lse_128x64_sm80.h"
@@ -426,9 +426,7 @@ extern "C" int tilegen_attention_f16_d128_causal_lse_128x64_sm80_supports(
       (batch > 0 && heads > 0 && seq_q > 0 && lse == nullptr)) {
     return 3;  // elements without an address
   }
-  if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) {
-    return 4;
-  }
+  if (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)) { return 4; }
   if (batch > 1073741824 || heads > 1073741824 || seq_q > 1073741824 || seq_k > 1073741824 ||
       (seq_q > 0 && batch * heads > 1073741824 / seq_q)) {
     return 5;
@@ -462,13 +460,9 @@ extern "C" cudaError_t tilegen_attention_f16_d128_causal_lse_128x64_sm80(
       k_stride_batch, k_stride_seq, k_stride_head, v, v_stride_batch, v_stride_seq,
       v_stride_head, o, o_stride_batch, o_stride_seq, o_stride_head, lse, lse_stride_batch,
       lse_stride_head);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (batch == 0 || heads == 0 || seq_q == 0) {
-    return cudaSuccess;
-  }
+  if (batch == 0 || heads == 0 || seq_q == 0) { return cudaSuccess; }
   using namespace attention_f16_d128_causal_lse_128x64_sm80;
   Call call = {};
   call.batch_heads = static_cast<int>(batch * heads);

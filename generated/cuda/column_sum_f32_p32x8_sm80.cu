@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  parts of columns, blocks of 32 x 8 threads
-// Inputs    fcf765abcee7  (command, templates and emitter)
-// Body      0293f6a4056e  (everything below this comment)
+// Inputs    ecfddfa0b860  (command, templates and emitter)
+// Body      8c3b22262bdc  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_sum_f32_p32x8_sm80.h"
@@ -214,12 +214,8 @@ extern "C" int tilegen_column_sum_f32_p32x8_sm80_supports(
     int64_t m, int64_t n,
     const void *x, int64_t x_stride_m,
     void *y) {
-  if (m < 0 || n < 0) {
-    return 1;  // a negative size
-  }
-  if (x_stride_m < n) {
-    return 2;  // a stride that is too short
-  }
+  if (m < 0 || n < 0) { return 1; }  // a negative size
+  if (x_stride_m < n) { return 2; }  // a stride that is too short
   if ((m > 0 && n > 0 && x == nullptr) || (n > 0 && y == nullptr)) {
     return 3;  // elements without an address
   }
@@ -253,13 +249,9 @@ extern "C" cudaError_t tilegen_column_sum_f32_p32x8_sm80(
     cudaStream_t stream) {
   const int refusal = tilegen_column_sum_f32_p32x8_sm80_supports(
       m, n, x, x_stride_m, y);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (n == 0) {
-    return cudaSuccess;
-  }
+  if (n == 0) { return cudaSuccess; }
   using namespace column_sum_f32_p32x8_sm80;
   const int64_t lines = 1, columns = n;
   const int64_t parts = count_parts(lines, columns, m);

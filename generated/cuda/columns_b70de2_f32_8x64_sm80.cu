@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], m)); y[m,n] = e / sum(e, m)
 // Schedule  blocks of 8 x 64 threads
-// Inputs    65d14affcf93  (command, templates and emitter)
-// Body      93c7bcd26098  (everything below this comment)
+// Inputs    1664f24df3b6  (command, templates and emitter)
+// Body      499a9f599c86  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "columns_b70de2_f32_8x64_sm80.h"
@@ -264,12 +264,8 @@ extern "C" int tilegen_columns_b70de2_f32_8x64_sm80_supports(
     int64_t m, int64_t n,
     const void *x, int64_t x_stride_m,
     void *y, int64_t y_stride_m) {
-  if (m < 0 || n < 0) {
-    return 1;  // a negative size
-  }
-  if (x_stride_m < n || y_stride_m < n) {
-    return 2;  // a stride that is too short
-  }
+  if (m < 0 || n < 0) { return 1; }  // a negative size
+  if (x_stride_m < n || y_stride_m < n) { return 2; }  // a stride that is too short
   if ((m > 0 && n > 0 && x == nullptr) || (m > 0 && n > 0 && y == nullptr)) {
     return 3;  // elements without an address
   }
@@ -283,13 +279,9 @@ extern "C" cudaError_t tilegen_columns_b70de2_f32_8x64_sm80(
     cudaStream_t stream) {
   const int refusal = tilegen_columns_b70de2_f32_8x64_sm80_supports(
       m, n, x, x_stride_m, y, y_stride_m);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (m == 0 || n == 0) {
-    return cudaSuccess;
-  }
+  if (m == 0 || n == 0) { return cudaSuccess; }
   using namespace columns_b70de2_f32_8x64_sm80;
   const Arguments args = {
       m,

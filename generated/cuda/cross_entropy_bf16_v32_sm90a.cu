@@ -3,8 +3,8 @@
 //
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    56788ff3b614  (command, templates and emitter)
-// Body      f5e4ce660bd7  (everything below this comment)
+// Inputs    7e63aece43d0  (command, templates and emitter)
+// Body      68cb8db6a642  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "cross_entropy_bf16_v32_sm90a.h"
@@ -201,7 +201,7 @@ __device__ __forceinline__ uint32_t shared_address(const void *pointer) {
 }
 
 __device__ __forceinline__ void mbarrier_init(uint64_t *barrier, uint32_t arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(arrivals) : "memory");
 }
 
@@ -211,15 +211,13 @@ __device__ __forceinline__ void mbarrier_init_fence() {
 }
 
 __device__ __forceinline__ void mbarrier_arrive(uint64_t *barrier) {
-  asm volatile(
-      "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Arrive once and announce how many bytes the copy engine will deliver in this phase.
+// Arrive once, and announce how many bytes the copy engine will deliver in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uint32_t bytes) {
-  asm volatile(
-      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-      "r"(bytes) : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes) : "memory");
 }
 
 // Wait until the phase of this parity has completed.
@@ -245,9 +243,7 @@ __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
 }
 
 __device__ __forceinline__ void cluster_sync() {
-  asm volatile(
-      "barrier.cluster.arrive.release;\n"
-      "barrier.cluster.wait.acquire;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
 // Store a value where another block of the cluster keeps what lies at `local` in this one, and
@@ -799,12 +795,8 @@ extern "C" int tilegen_cross_entropy_bf16_v32_sm90a_supports(
     const void *x, int64_t x_stride_m,
     const void *t,
     void *loss) {
-  if (m < 0 || n < 0) {
-    return 1;  // a negative size
-  }
-  if (x_stride_m < n) {
-    return 2;  // a stride that is too short
-  }
+  if (m < 0 || n < 0) { return 1; }  // a negative size
+  if (x_stride_m < n) { return 2; }  // a stride that is too short
   if ((m > 0 && n > 0 && x == nullptr) || (m > 0 && t == nullptr) || (m > 0 && loss == nullptr)) {
     return 3;  // elements without an address
   }
@@ -819,13 +811,9 @@ extern "C" cudaError_t tilegen_cross_entropy_bf16_v32_sm90a(
     cudaStream_t stream) {
   const int refusal = tilegen_cross_entropy_bf16_v32_sm90a_supports(
       m, n, x, x_stride_m, t, loss);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (m == 0) {
-    return cudaSuccess;
-  }
+  if (m == 0) { return cudaSuccess; }
   using namespace cross_entropy_bf16_v32_sm90a;
   const Arguments args = {
       m,

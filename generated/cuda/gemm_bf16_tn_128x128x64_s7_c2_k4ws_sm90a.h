@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s7 c2 k4ws
-// Inputs    a4e49a9b286e  (command, templates and emitter)
+// Inputs    9588d3d963ba  (command, templates and emitter)
 // Body      6a45ddd73331  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

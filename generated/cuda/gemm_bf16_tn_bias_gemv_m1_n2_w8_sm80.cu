@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  gemv m1 n2 w8
-// Inputs    75fec82f0a96  (command, templates and emitter)
-// Body      54f3e55d4e4e  (everything below this comment)
+// Inputs    85ca709b4805  (command, templates and emitter)
+// Body      973e618cefd2  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80.h"
@@ -232,12 +232,8 @@ extern "C" int tilegen_gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80_supports(
     const void *b, int64_t ldb,
     const void *bias,
     void *c, int64_t ldc) {
-  if (m < 0 || n < 0 || k < 0) {
-    return 1;  // a negative size
-  }
-  if (lda < k || ldb < k || ldc < n) {
-    return 2;  // a stride that is too short
-  }
+  if (m < 0 || n < 0 || k < 0) { return 1; }  // a negative size
+  if (lda < k || ldb < k || ldc < n) { return 2; }  // a stride that is too short
   if ((m > 0 && k > 0 && a == nullptr) || (n > 0 && k > 0 && b == nullptr) ||
       (n > 0 && bias == nullptr) || (m > 0 && n > 0 && c == nullptr)) {
     return 3;  // elements without an address
@@ -254,13 +250,9 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80(
     cudaStream_t stream) {
   const int refusal = tilegen_gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80_supports(
       m, n, k, a, lda, b, ldb, bias, c, ldc);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (m == 0 || n == 0) {
-    return cudaSuccess;
-  }
+  if (m == 0 || n == 0) { return cudaSuccess; }
   using namespace gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80;
   const Shape shape = {m, n, k};
   Epilogue epilogue = {};

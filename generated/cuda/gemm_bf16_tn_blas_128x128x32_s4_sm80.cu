@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s4
-// Inputs    53503abc96f0  (command, templates and emitter)
-// Body      e9b91f1accc4  (everything below this comment)
+// Inputs    463a97a382ad  (command, templates and emitter)
+// Body      74dc5f50e5cc  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_blas_128x128x32_s4_sm80.h"
@@ -476,19 +476,13 @@ extern "C" int tilegen_gemm_bf16_tn_blas_128x128x32_s4_sm80_supports(
     const void *a, int64_t lda,
     const void *b, int64_t ldb,
     void *c, int64_t ldc) {
-  if (m < 0 || n < 0 || k < 0) {
-    return 1;  // a negative size
-  }
-  if (lda < k || ldb < k || ldc < n) {
-    return 2;  // a stride that is too short
-  }
+  if (m < 0 || n < 0 || k < 0) { return 1; }  // a negative size
+  if (lda < k || ldb < k || ldc < n) { return 2; }  // a stride that is too short
   if ((m > 0 && k > 0 && a == nullptr) || (n > 0 && k > 0 && b == nullptr) ||
       (m > 0 && n > 0 && c == nullptr)) {
     return 3;  // elements without an address
   }
-  if (((m + 127) / 128) * ((n + 127) / 128) > 2147483647) {
-    return 4;
-  }
+  if (((m + 127) / 128) * ((n + 127) / 128) > 2147483647) { return 4; }
   return 0;
 }
 
@@ -501,13 +495,9 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_blas_128x128x32_s4_sm80(
     cudaStream_t stream) {
   const int refusal = tilegen_gemm_bf16_tn_blas_128x128x32_s4_sm80_supports(
       m, n, k, a, lda, b, ldb, c, ldc);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (m == 0 || n == 0) {
-    return cudaSuccess;
-  }
+  if (m == 0 || n == 0) { return cudaSuccess; }
   using namespace gemm_bf16_tn_blas_128x128x32_s4_sm80;
   Shape shape = {};
   shape.m = m;

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2
-// Inputs    29c085f3ec33  (command, templates and emitter)
-// Body      df8d66725d5b  (everything below this comment)
+// Inputs    87279051c88d  (command, templates and emitter)
+// Body      0af050ec163d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2.h"
@@ -123,55 +123,43 @@ struct Ring {
 __device__ __forceinline__ uint32_t shared_address(const void *pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
-
 __device__ __forceinline__ void mbarrier_init(uint64_t *barrier, uint32_t arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(arrivals) : "memory");
 }
-
-// Arrive once and announce how many bytes the copy engine will deliver in this phase.
+// Arrive once, and announce how many bytes the copy engine will deliver in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uint32_t bytes) {
-  asm volatile(
-      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-      "r"(bytes) : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes) : "memory");
 }
-
 // Arrive at the same barrier of another block of the cluster. No qualifier, on purpose: with
 // `.release.cluster` each step would drain the thread's memory traffic, where all that has to be
 // ordered are reads by wgmma, which have finished.
 __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *barrier, uint32_t rank) {
   asm volatile(
-      "{ .reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;\n"
       "mbarrier.arrive.shared::cluster.b64 _, [remote]; }" ::"r"(shared_address(barrier)),
       "r"(rank) : "memory");
 }
-
 __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-
 // Order this thread's ordinary writes to shared memory before reads by TMA or wgmma.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-
 __device__ __forceinline__ void cluster_sync() {
-  asm volatile(
-      "barrier.cluster.arrive.release;\n"
-      "barrier.cluster.wait.acquire;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
-
-#ifdef TILEGEN_DEBUG
-// Wait for the phase of this parity, but not for ever: name what does not come, and stop.
+// Wait until the phase of this parity has completed. A debug build names what has not come after
+// some two seconds, and stops.
 __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
-  constexpr long long kPatience = 1LL << 32;  // cycles, some two seconds
-  const long long start = clock64();
-  for (uint32_t done = 0; !done;) {
+#ifdef TILEGEN_DEBUG
+  constexpr long long kPatience = 1LL << 32;  // cycles
+  uint32_t done = 0;
+  for (const long long start = clock64(); !done;) {
     asm volatile(
-        "{ .reg .pred over;\n"
-        "mbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, over; }"
+        "{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
         : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
     if (!done && clock64() - start > kPatience) {
       const auto &shared = *reinterpret_cast<const SharedStorage *>(shared_bytes);
@@ -181,51 +169,43 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity
       __trap();
     }
   }
-}
 #else
-// Wait until the phase of this parity has completed.
-__device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
   asm volatile(
-      "{ .reg .pred done;\n"
-      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "{ .reg .pred done; again: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
       "@!done bra again; }" ::"r"(shared_address(barrier)),
       "r"(parity) : "memory");
-}
 #endif
-
-// Copy a box of a tensor map to shared memory; its bytes count towards the barrier's phase.
-__device__ __forceinline__ void tma_load(void *destination, const CUtensorMap *map,
-                                         uint64_t *barrier, int inner, int outer) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(destination)),
-      "l"(map), "r"(shared_address(barrier)), "r"(inner), "r"(outer) : "memory");
 }
 
+// Copy the box at column x and row y of a tensor map to shared memory; its bytes count towards the
+// barrier's phase.
+__device__ __forceinline__ void tma_load(void *to, const CUtensorMap *map, uint64_t *barrier, int x,
+                                         int y) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(to)),
+      "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y) : "memory");
+}
 // The same into every block of the cluster that has its bit in `blocks`, at the same offset, and
 // counted by the barrier at the same offset.
-__device__ __forceinline__ void tma_load_multicast(void *destination, const CUtensorMap *map,
-                                                   uint64_t *barrier, int inner, int outer,
+__device__ __forceinline__ void tma_load_multicast(void *to, const CUtensorMap *map,
+                                                   uint64_t *barrier, int x, int y,
                                                    uint16_t blocks) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(destination)),
-      "l"(map), "r"(shared_address(barrier)), "r"(inner), "r"(outer), "h"(blocks) : "memory");
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(to)),
+      "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "h"(blocks) : "memory");
 }
-
 // Copy a box from shared memory to a tensor map; what lies outside the tensor is not written.
-__device__ __forceinline__ void tma_store(const CUtensorMap *map, const void *source, int inner,
-                                          int outer) {
+__device__ __forceinline__ void tma_store(const CUtensorMap *map, const void *from, int x, int y) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
-      "r"(shared_address(source)), "r"(inner), "r"(outer) : "memory");
+      "r"(shared_address(from)), "r"(x), "r"(y) : "memory");
 }
-
 // Close the group of this thread's stores since the last commit.
 __device__ __forceinline__ void tma_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-
 // Wait until all but the newest `kPending` groups of this thread have read their shared memory.
 template <int kPending>
 __device__ __forceinline__ void tma_wait_read() {
@@ -236,25 +216,21 @@ __device__ __forceinline__ void tma_wait_read() {
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-
 // Close the group of wgmmas issued since the last commit.
 __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-
 // Wait until all but the newest `kPending` groups have finished.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-
 // Store four 8 x 8 matrices of 16-bit elements; lane i addresses row i % 8 of matrix i / 8.
 __device__ __forceinline__ void stmatrix_x4(void *row, const uint32_t (&matrices)[4]) {
   asm volatile(
       "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
       "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3]) : "memory");
 }
-
 // Describe an operand in shared memory to wgmma. K is contiguous: a row of 128 bytes holds a step
 // of K.
 __device__ __forceinline__ uint64_t describe(const void *operand) {
@@ -262,16 +238,14 @@ __device__ __forceinline__ uint64_t describe(const void *operand) {
   constexpr uint64_t kStride = 1024ull / 16 << 32;  // from 8 rows of 128 bytes to the next 8
   return kSwizzle128 | kStride | (shared_address(operand) >> 4 & 0x3fff);
 }
-
 // d (+)= a * b, m64n128k32, both operands in shared memory; `accumulate` 0 overwrites d.
 __device__ __forceinline__ void wgmma(float (&d)[64], uint64_t a, uint64_t b, int accumulate) {
   asm volatile(
       "{ .reg .pred keep; setp.ne.b32 keep, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,"
-      "%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-      "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-      "}, %64, %65, keep, 1, 1; }"
+      "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,"
+      "%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,"
+      "%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,"
+      "%57,%58,%59,%60,%61,%62,%63}, %64, %65, keep, 1, 1; }"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
         "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
         "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
@@ -325,9 +299,7 @@ __device__ __forceinline__ void produce(SharedStorage &shared, const CUtensorMap
 // Tell the producers of the cluster that this warpgroup has read a stage: thread i tells block i.
 __device__ __forceinline__ void release(SharedStorage &shared, int stage) {
   const uint32_t thread = threadIdx.x % 128;
-  if (thread < kCluster) {
-    mbarrier_arrive_cluster(&shared.empty[stage], thread);
-  }
+  if (thread < kCluster) { mbarrier_arrive_cluster(&shared.empty[stage], thread); }
 }
 
 // Consumer: multiply the steps of K for kPart rows of the tile, from `first` on. The tensor cores
@@ -336,9 +308,7 @@ __device__ __forceinline__ void release(SharedStorage &shared, int stage) {
 __device__ __forceinline__ void multiply(SharedStorage &shared, Ring &ring, int steps, int first,
                                          Sum (&sums)[kMmas][kSums]) {
 #pragma unroll
-  for (int i = 0; i < kMmas * kSums; ++i) {
-    sums[i / kSums][i % kSums] = 0;
-  }
+  for (int i = 0; i < kMmas * kSums; ++i) { sums[i / kSums][i % kSums] = 0; }
   for (int step = 0; step < steps; ++step) {
     // The bytes of the step have arrived.
     mbarrier_wait(&shared.full[ring.stage], ring.parity);
@@ -354,13 +324,9 @@ __device__ __forceinline__ void multiply(SharedStorage &shared, Ring &ring, int 
       }
       wgmma_commit();
       wgmma_wait<0>();
-      if (i == kMmas - 1) {
-        release(shared, ring.stage);
-      }
+      if (i == kMmas - 1) { release(shared, ring.stage); }
 #pragma unroll
-      for (int j = 0; j < kSums; ++j) {
-        sums[i][j] += of_step[j];
-      }
+      for (int j = 0; j < kSums; ++j) { sums[i][j] += of_step[j]; }
     }
     ring.advance();
   }
@@ -531,9 +497,7 @@ extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kT
 static cudaError_t encode_map(CUtensorMap *map, CUtensorMapDataType type, int64_t element_bytes,
                               const void *address, int64_t columns, int64_t rows,
                               int64_t row_stride, uint32_t box_columns, uint32_t box_rows) {
-  if (columns == 0 || rows == 0) {
-    return cudaSuccess;  // nothing is moved: the map is not used
-  }
+  if (columns == 0 || rows == 0) { return cudaSuccess; }  // nothing is moved: the map is not used
   void *entry = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
   const cudaError_t error = cudaGetDriverEntryPointByVersion(
@@ -555,9 +519,7 @@ static cudaError_t encode_map(CUtensorMap *map, CUtensorMapDataType type, int64_
 }
 
 // How many parts of the given extent cover a size.
-static int parts(int64_t size, int64_t part) {
-  return static_cast<int>((size + part - 1) / part);
-}
+static int parts(int64_t size, int64_t part) { return static_cast<int>((size + part - 1) / part); }
 
 extern "C" int tilegen_gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2_supports(
     int64_t m, int64_t n, int64_t k,
@@ -566,20 +528,14 @@ extern "C" int tilegen_gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a84
     const void *rows,
     const void *cols,
     void *c, int64_t ldc) {
-  if (m < 0 || n < 0 || k < 0) {
-    return 1;  // a negative size
-  }
-  if (lda < k || ldb < k || ldc < n) {
-    return 2;  // a stride that is too short
-  }
+  if (m < 0 || n < 0 || k < 0) { return 1; }  // a negative size
+  if (lda < k || ldb < k || ldc < n) { return 2; }  // a stride that is too short
   if ((m > 0 && k > 0 && a == nullptr) || (n > 0 && k > 0 && b == nullptr) ||
       (m > 0 && rows == nullptr) || (n > 0 && cols == nullptr) ||
       (m > 0 && n > 0 && c == nullptr)) {
     return 3;  // elements without an address
   }
-  if (m > 2147482624 || n > 2147482624 || k > 2147482624) {
-    return 4;
-  }
+  if (m > 2147482624 || n > 2147482624 || k > 2147482624) { return 4; }
   if (reinterpret_cast<uintptr_t>(a) % 16 != 0 || (m > 1 && lda % 16 != 0) ||
       reinterpret_cast<uintptr_t>(b) % 16 != 0 || (n > 1 && ldb % 16 != 0) ||
       reinterpret_cast<uintptr_t>(c) % 16 != 0 || (m > 1 && ldc % 8 != 0)) {
@@ -598,13 +554,9 @@ extern "C" cudaError_t tilegen_gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x12
     cudaStream_t stream) {
   const int refusal = tilegen_gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2_supports(
       m, n, k, a, lda, b, ldb, rows, cols, c, ldc);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (m == 0 || n == 0) {
-    return cudaSuccess;
-  }
+  if (m == 0 || n == 0) { return cudaSuccess; }
   using namespace gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2;
   const auto kernel = tilegen_gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2_tiles;
   CUtensorMap map_a = {}, map_b = {}, map_c = {};
@@ -621,9 +573,7 @@ extern "C" cudaError_t tilegen_gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x12
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(sizeof(SharedStorage)))};
   for (const cudaError_t error : errors) {
-    if (error != cudaSuccess) {
-      return error;
-    }
+    if (error != cudaSuccess) { return error; }
   }
 
   const int tiles_m = parts(m, kBlockM * kCluster), tiles_n = parts(n, kBlockN);

@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  64x64x64 s3
-// Inputs    b68315d44d60  (command, templates and emitter)
-// Body      958f2ca83563  (everything below this comment)
+// Inputs    abaa7f58ddc3  (command, templates and emitter)
+// Body      4855f6edd106  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_nt_batched_64x64x64_s3_sm80.h"
@@ -471,9 +471,7 @@ extern "C" int tilegen_gemm_f16_nt_batched_64x64x64_s3_sm80_supports(
     const void *a, int64_t stride_a, int64_t lda,
     const void *b, int64_t stride_b, int64_t ldb,
     void *c, int64_t stride_c, int64_t ldc) {
-  if (batch < 0 || m < 0 || n < 0 || k < 0) {
-    return 1;  // a negative size
-  }
+  if (batch < 0 || m < 0 || n < 0 || k < 0) { return 1; }  // a negative size
   if (lda < m || stride_a < 0 || ldb < n || stride_b < 0 || ldc < n ||
       (batch > 1 && m > 0 && stride_c < (m - 1) * ldc + n)) {
     return 2;  // a stride that is too short
@@ -483,9 +481,7 @@ extern "C" int tilegen_gemm_f16_nt_batched_64x64x64_s3_sm80_supports(
       (batch > 0 && m > 0 && n > 0 && c == nullptr)) {
     return 3;  // elements without an address
   }
-  if (((m + 63) / 64) * ((n + 63) / 64) * batch > 2147483647) {
-    return 4;
-  }
+  if (((m + 63) / 64) * ((n + 63) / 64) * batch > 2147483647) { return 4; }
   return 0;
 }
 
@@ -497,13 +493,9 @@ extern "C" cudaError_t tilegen_gemm_f16_nt_batched_64x64x64_s3_sm80(
     cudaStream_t stream) {
   const int refusal = tilegen_gemm_f16_nt_batched_64x64x64_s3_sm80_supports(
       batch, m, n, k, a, stride_a, lda, b, stride_b, ldb, c, stride_c, ldc);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (batch == 0 || m == 0 || n == 0) {
-    return cudaSuccess;
-  }
+  if (batch == 0 || m == 0 || n == 0) { return cudaSuccess; }
   using namespace gemm_f16_nt_batched_64x64x64_s3_sm80;
   Shape shape = {};
   shape.m = m;

@@ -3,8 +3,8 @@
 //
 // Formula   z[m,n] = acc + bias[n]; c[m,n] = silu(z) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    dfae2ad10634  (command, templates and emitter)
-// Body      bd992c915436  (everything below this comment)
+// Inputs    01504c7de759  (command, templates and emitter)
+// Body      db8203abc065  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_tn_e53fb96_128x128x32_s3_sm80.h"
@@ -491,20 +491,14 @@ extern "C" int tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80_supports(
     const void *bias,
     void *z, int64_t ldz,
     void *c, int64_t ldc) {
-  if (m < 0 || n < 0 || k < 0) {
-    return 1;  // a negative size
-  }
-  if (lda < k || ldb < k || ldz < n || ldc < n) {
-    return 2;  // a stride that is too short
-  }
+  if (m < 0 || n < 0 || k < 0) { return 1; }  // a negative size
+  if (lda < k || ldb < k || ldz < n || ldc < n) { return 2; }  // a stride that is too short
   if ((m > 0 && k > 0 && a == nullptr) || (n > 0 && k > 0 && b == nullptr) ||
       (n > 0 && bias == nullptr) || (m > 0 && n > 0 && z == nullptr) ||
       (m > 0 && n > 0 && c == nullptr)) {
     return 3;  // elements without an address
   }
-  if (((m + 127) / 128) * ((n + 127) / 128) > 2147483647) {
-    return 4;
-  }
+  if (((m + 127) / 128) * ((n + 127) / 128) > 2147483647) { return 4; }
   return 0;
 }
 
@@ -518,13 +512,9 @@ extern "C" cudaError_t tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80(
     cudaStream_t stream) {
   const int refusal = tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80_supports(
       m, n, k, a, lda, b, ldb, bias, z, ldz, c, ldc);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (m == 0 || n == 0) {
-    return cudaSuccess;
-  }
+  if (m == 0 || n == 0) { return cudaSuccess; }
   using namespace gemm_f16_tn_e53fb96_128x128x32_s3_sm80;
   Shape shape = {};
   shape.m = m;

@@ -4,8 +4,8 @@
 // Formula   d[m,n] = acc * scale; total[m] = sum(d, n); least[m] = min(d, n) where acc = sum
 //           over k of A[m,k] * B[k,n]
 // Schedule  128x128x32 s3
-// Inputs    bdbb39adb42e  (command, templates and emitter)
-// Body      21dad8790f5f  (everything below this comment)
+// Inputs    efbad2c3c35f  (command, templates and emitter)
+// Body      41aaed2c8d25  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_tt_eb347a9_128x128x32_s3_sm80.h"
@@ -548,20 +548,14 @@ extern "C" int tilegen_gemm_f16_tt_eb347a9_128x128x32_s3_sm80_supports(
     void *d, int64_t ldd,
     void *total,
     void *least) {
-  if (m < 0 || n < 0 || k < 0) {
-    return 1;  // a negative size
-  }
-  if (lda < k || ldb < n || ldd < n) {
-    return 2;  // a stride that is too short
-  }
+  if (m < 0 || n < 0 || k < 0) { return 1; }  // a negative size
+  if (lda < k || ldb < n || ldd < n) { return 2; }  // a stride that is too short
   if ((m > 0 && k > 0 && a == nullptr) || (k > 0 && n > 0 && b == nullptr) ||
       (m > 0 && n > 0 && d == nullptr) || (m > 0 && total == nullptr) ||
       (m > 0 && least == nullptr)) {
     return 3;  // elements without an address
   }
-  if (((m + 127) / 128) * ((n + 127) / 128) > 2147483647) {
-    return 4;
-  }
+  if (((m + 127) / 128) * ((n + 127) / 128) > 2147483647) { return 4; }
   return 0;
 }
 
@@ -592,13 +586,9 @@ extern "C" cudaError_t tilegen_gemm_f16_tt_eb347a9_128x128x32_s3_sm80(
     cudaStream_t stream) {
   const int refusal = tilegen_gemm_f16_tt_eb347a9_128x128x32_s3_sm80_supports(
       m, n, k, a, lda, b, ldb, d, ldd, total, least);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (m == 0) {
-    return cudaSuccess;
-  }
+  if (m == 0) { return cudaSuccess; }
   using namespace gemm_f16_tt_eb347a9_128x128x32_s3_sm80;
   const int64_t parts_n = row_parts_count(n);
   const size_t parts_bytes = row_parts_bytes(m, n);

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x16
-// Inputs    7f650e46594d  (command, templates and emitter)
-// Body      fdfea3fbe2cf  (everything below this comment)
+// Inputs    20066126da43  (command, templates and emitter)
+// Body      dde605d94100  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tn_128x128x16_sm75.h"
@@ -269,12 +269,8 @@ extern "C" int tilegen_gemm_f32_tn_128x128x16_sm75_supports(
     const void *a, int64_t lda,
     const void *b, int64_t ldb,
     void *c, int64_t ldc) {
-  if (m < 0 || n < 0 || k < 0) {
-    return 1;  // a negative size
-  }
-  if (lda < k || ldb < k || ldc < n) {
-    return 2;  // a stride that is too short
-  }
+  if (m < 0 || n < 0 || k < 0) { return 1; }  // a negative size
+  if (lda < k || ldb < k || ldc < n) { return 2; }  // a stride that is too short
   if ((m > 0 && k > 0 && a == nullptr) || (n > 0 && k > 0 && b == nullptr) ||
       (m > 0 && n > 0 && c == nullptr)) {
     return 3;  // elements without an address
@@ -290,13 +286,9 @@ extern "C" cudaError_t tilegen_gemm_f32_tn_128x128x16_sm75(
     cudaStream_t stream) {
   const int refusal = tilegen_gemm_f32_tn_128x128x16_sm75_supports(
       m, n, k, a, lda, b, ldb, c, ldc);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (m == 0 || n == 0) {
-    return cudaSuccess;
-  }
+  if (m == 0 || n == 0) { return cudaSuccess; }
   using namespace gemm_f32_tn_128x128x16_sm75;
   Shape shape = {};
   shape.m = m;

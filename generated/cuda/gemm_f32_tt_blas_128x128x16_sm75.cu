@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x16
-// Inputs    da91d9792465  (command, templates and emitter)
-// Body      28bd2ac8471b  (everything below this comment)
+// Inputs    efa4d2510415  (command, templates and emitter)
+// Body      dd88d1dc3dd9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_blas_128x128x16_sm75.h"
@@ -273,12 +273,8 @@ extern "C" int tilegen_gemm_f32_tt_blas_128x128x16_sm75_supports(
     const void *a, int64_t lda,
     const void *b, int64_t ldb,
     void *c, int64_t ldc) {
-  if (m < 0 || n < 0 || k < 0) {
-    return 1;  // a negative size
-  }
-  if (lda < k || ldb < n || ldc < n) {
-    return 2;  // a stride that is too short
-  }
+  if (m < 0 || n < 0 || k < 0) { return 1; }  // a negative size
+  if (lda < k || ldb < n || ldc < n) { return 2; }  // a stride that is too short
   if ((m > 0 && k > 0 && a == nullptr) || (k > 0 && n > 0 && b == nullptr) ||
       (m > 0 && n > 0 && c == nullptr)) {
     return 3;  // elements without an address
@@ -295,13 +291,9 @@ extern "C" cudaError_t tilegen_gemm_f32_tt_blas_128x128x16_sm75(
     cudaStream_t stream) {
   const int refusal = tilegen_gemm_f32_tt_blas_128x128x16_sm75_supports(
       m, n, k, a, lda, b, ldb, c, ldc);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (m == 0 || n == 0) {
-    return cudaSuccess;
-  }
+  if (m == 0 || n == 0) { return cudaSuccess; }
   using namespace gemm_f32_tt_blas_128x128x16_sm75;
   Shape shape = {};
   shape.m = m;

@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  64x64x16 t4x4
-// Inputs    3a682ce6c5c9  (command, templates and emitter)
-// Body      c49346aa6d47  (everything below this comment)
+// Inputs    8935de0345cf  (command, templates and emitter)
+// Body      7d95c3dceaff  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f64_nt_batched_64x64x16_t4x4_sm80.h"
@@ -272,9 +272,7 @@ extern "C" int tilegen_gemm_f64_nt_batched_64x64x16_t4x4_sm80_supports(
     const void *a, int64_t stride_a, int64_t lda,
     const void *b, int64_t stride_b, int64_t ldb,
     void *c, int64_t stride_c, int64_t ldc) {
-  if (batch < 0 || m < 0 || n < 0 || k < 0) {
-    return 1;  // a negative size
-  }
+  if (batch < 0 || m < 0 || n < 0 || k < 0) { return 1; }  // a negative size
   if (lda < m || stride_a < 0 || ldb < n || stride_b < 0 || ldc < n ||
       (batch > 1 && m > 0 && stride_c < (m - 1) * ldc + n)) {
     return 2;  // a stride that is too short
@@ -295,13 +293,9 @@ extern "C" cudaError_t tilegen_gemm_f64_nt_batched_64x64x16_t4x4_sm80(
     cudaStream_t stream) {
   const int refusal = tilegen_gemm_f64_nt_batched_64x64x16_t4x4_sm80_supports(
       batch, m, n, k, a, stride_a, lda, b, stride_b, ldb, c, stride_c, ldc);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (batch == 0 || m == 0 || n == 0) {
-    return cudaSuccess;
-  }
+  if (batch == 0 || m == 0 || n == 0) { return cudaSuccess; }
   using namespace gemm_f64_nt_batched_64x64x16_t4x4_sm80;
   Shape shape = {};
   shape.m = m;

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = relu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x16 s3
-// Inputs    2b84334f3c5f  (command, templates and emitter)
-// Body      562c52ffd914  (everything below this comment)
+// Inputs    0aeec5c9e7e7  (command, templates and emitter)
+// Body      95d6f3a006a9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_tf32_tn_bias_relu_128x128x16_s3_sm80.h"
@@ -453,19 +453,13 @@ extern "C" int tilegen_gemm_tf32_tn_bias_relu_128x128x16_s3_sm80_supports(
     const void *b, int64_t ldb,
     const void *bias,
     void *c, int64_t ldc) {
-  if (m < 0 || n < 0 || k < 0) {
-    return 1;  // a negative size
-  }
-  if (lda < k || ldb < k || ldc < n) {
-    return 2;  // a stride that is too short
-  }
+  if (m < 0 || n < 0 || k < 0) { return 1; }  // a negative size
+  if (lda < k || ldb < k || ldc < n) { return 2; }  // a stride that is too short
   if ((m > 0 && k > 0 && a == nullptr) || (n > 0 && k > 0 && b == nullptr) ||
       (n > 0 && bias == nullptr) || (m > 0 && n > 0 && c == nullptr)) {
     return 3;  // elements without an address
   }
-  if (((m + 127) / 128) * ((n + 127) / 128) > 2147483647) {
-    return 4;
-  }
+  if (((m + 127) / 128) * ((n + 127) / 128) > 2147483647) { return 4; }
   return 0;
 }
 
@@ -478,13 +472,9 @@ extern "C" cudaError_t tilegen_gemm_tf32_tn_bias_relu_128x128x16_s3_sm80(
     cudaStream_t stream) {
   const int refusal = tilegen_gemm_tf32_tn_bias_relu_128x128x16_s3_sm80_supports(
       m, n, k, a, lda, b, ldb, bias, c, ldc);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (m == 0 || n == 0) {
-    return cudaSuccess;
-  }
+  if (m == 0 || n == 0) { return cudaSuccess; }
   using namespace gemm_tf32_tn_bias_relu_128x128x16_s3_sm80;
   Shape shape = {};
   shape.m = m;

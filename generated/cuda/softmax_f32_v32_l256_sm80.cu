@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    f92866d18cca  (command, templates and emitter)
-// Body      b882f144b210  (everything below this comment)
+// Inputs    dd015d4c8e24  (command, templates and emitter)
+// Body      28539f11d1ed  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_v32_l256_sm80.h"
@@ -492,12 +492,8 @@ extern "C" int tilegen_softmax_f32_v32_l256_sm80_supports(
     int64_t m, int64_t n,
     const void *x, int64_t x_stride_m,
     void *y, int64_t y_stride_m) {
-  if (m < 0 || n < 0) {
-    return 1;  // a negative size
-  }
-  if (x_stride_m < n || y_stride_m < n) {
-    return 2;  // a stride that is too short
-  }
+  if (m < 0 || n < 0) { return 1; }  // a negative size
+  if (x_stride_m < n || y_stride_m < n) { return 2; }  // a stride that is too short
   if ((m > 0 && n > 0 && x == nullptr) || (m > 0 && n > 0 && y == nullptr)) {
     return 3;  // elements without an address
   }
@@ -511,13 +507,9 @@ extern "C" cudaError_t tilegen_softmax_f32_v32_l256_sm80(
     cudaStream_t stream) {
   const int refusal = tilegen_softmax_f32_v32_l256_sm80_supports(
       m, n, x, x_stride_m, y, y_stride_m);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (m == 0 || n == 0) {
-    return cudaSuccess;
-  }
+  if (m == 0 || n == 0) { return cudaSuccess; }
   using namespace softmax_f32_v32_l256_sm80;
   const Arguments args = {
       m,

@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = silu(g[m,n]) * u[m,n]
 // Schedule  blocks of 256 threads, 2 accesses each of 8 elements
-// Inputs    9b44145027e9  (command, templates and emitter)
-// Body      1b52634d0a10  (everything below this comment)
+// Inputs    8113bfb1ea52  (command, templates and emitter)
+// Body      09a85fb357db  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "swiglu_bf16_x2_sm80.h"
@@ -248,9 +248,7 @@ extern "C" int tilegen_swiglu_bf16_x2_sm80_supports(
     const void *g, int64_t g_stride_m,
     const void *u, int64_t u_stride_m,
     void *y, int64_t y_stride_m) {
-  if (m < 0 || n < 0) {
-    return 1;  // a negative size
-  }
+  if (m < 0 || n < 0) { return 1; }  // a negative size
   if (g_stride_m < n || u_stride_m < n || y_stride_m < n) {
     return 2;  // a stride that is too short
   }
@@ -269,13 +267,9 @@ extern "C" cudaError_t tilegen_swiglu_bf16_x2_sm80(
     cudaStream_t stream) {
   const int refusal = tilegen_swiglu_bf16_x2_sm80_supports(
       m, n, g, g_stride_m, u, u_stride_m, y, y_stride_m);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (m == 0 || n == 0) {
-    return cudaSuccess;
-  }
+  if (m == 0 || n == 0) { return cudaSuccess; }
   using namespace swiglu_bf16_x2_sm80;
   Arguments args = {
       m,

@@ -3,8 +3,8 @@
 //
 // Formula   y = sum(x[m,n], (m, n))
 // Schedule  at most 1056 blocks of 512 threads, 2 accesses each
-// Inputs    fda9c44c8a4d  (command, templates and emitter)
-// Body      841bd5575539  (everything below this comment)
+// Inputs    d844c6872308  (command, templates and emitter)
+// Body      7f17019449dd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "total_f32_x2_sm80.h"
@@ -162,12 +162,8 @@ extern "C" int tilegen_total_f32_x2_sm80_supports(
     int64_t m, int64_t n,
     const void *x, int64_t x_stride_m,
     void *y) {
-  if (m < 0 || n < 0) {
-    return 1;  // a negative size
-  }
-  if (x_stride_m < n) {
-    return 2;  // a stride that is too short
-  }
+  if (m < 0 || n < 0) { return 1; }  // a negative size
+  if (x_stride_m < n) { return 2; }  // a stride that is too short
   if ((m > 0 && n > 0 && x == nullptr) || y == nullptr) {
     return 3;  // elements without an address
   }
@@ -189,9 +185,7 @@ extern "C" cudaError_t tilegen_total_f32_x2_sm80(
     cudaStream_t stream) {
   const int refusal = tilegen_total_f32_x2_sm80_supports(
       m, n, x, x_stride_m, y);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   using namespace total_f32_x2_sm80;
   if (workspace == nullptr || workspace_bytes < 8448) {
     return cudaErrorInvalidValue;

@@ -3,7 +3,7 @@
 //
 // Formula   y = sum(x[m,n], (m, n))
 // Schedule  at most 1056 blocks of 512 threads, 2 accesses each
-// Inputs    fda9c44c8a4d  (command, templates and emitter)
+// Inputs    d844c6872308  (command, templates and emitter)
 // Body      797880622371  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 128 x 128, 512 threads
-// Inputs    c4e505f6e608  (command, templates and emitter)
-// Body      2e46cca0137a  (everything below this comment)
+// Inputs    126ce91dae73  (command, templates and emitter)
+// Body      c6f02539b766  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "transpose_bf16_128_t512_sm80.h"
@@ -192,12 +192,8 @@ extern "C" int tilegen_transpose_bf16_128_t512_sm80_supports(
     int64_t n, int64_t m,
     const void *x, int64_t x_stride_m,
     void *y, int64_t y_stride_n) {
-  if (n < 0 || m < 0) {
-    return 1;  // a negative size
-  }
-  if (x_stride_m < n || y_stride_n < m) {
-    return 2;  // a stride that is too short
-  }
+  if (n < 0 || m < 0) { return 1; }  // a negative size
+  if (x_stride_m < n || y_stride_n < m) { return 2; }  // a stride that is too short
   if ((m > 0 && n > 0 && x == nullptr) || (n > 0 && m > 0 && y == nullptr)) {
     return 3;  // elements without an address
   }
@@ -211,13 +207,9 @@ extern "C" cudaError_t tilegen_transpose_bf16_128_t512_sm80(
     cudaStream_t stream) {
   const int refusal = tilegen_transpose_bf16_128_t512_sm80_supports(
       n, m, x, x_stride_m, y, y_stride_n);
-  if (refusal != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
-  if (n == 0 || m == 0) {
-    return cudaSuccess;
-  }
+  if (n == 0 || m == 0) { return cudaSuccess; }
   using namespace transpose_bf16_128_t512_sm80;
   const Arguments args = {
       n,

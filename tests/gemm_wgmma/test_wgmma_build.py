@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.test_simulated import missing
 from tilegen.emit.render import Rendered, render
 from tilegen.errors import BuildError, ToolMissing
@@ -65,3 +66,10 @@ def test_serialised_products_are_refused():
     wait = "    wgmma_wait<1>();\n"
     with pytest.raises(BuildError, match="C75"):
         build.require_no_spill(changed(wait, f"    sums[0][0] += 1;\n{wait}"), target("sm_90a"))
+
+
+@pytest.mark.parametrize("stem", ["128x128x64_s6_c2_pp", "128x256x64_s4_c2"])
+def test_the_whole_of_a_plain_product_is_under_450_lines_of_code(stem):
+    text = (ROOT / "generated" / "cuda" / f"gemm_bf16_tn_{stem}_sm90a.cu").read_text()
+    lines = [line.strip() for line in text.splitlines()]
+    assert sum(bool(line) and not line.startswith("//") for line in lines) < 450

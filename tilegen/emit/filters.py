@@ -94,6 +94,17 @@ def condition(text: str, column: int, width: int = 100) -> str:
     return f"\n{' ' * column}".join(lines)
 
 
+def guard(text: str, statement: str, remark: str = "", column: int = 2, width: int = 100) -> str:
+    """`if (text) { statement }  // remark` on one line where it fits, else broken; starts at `column`."""
+    comment = f"  // {remark}" if remark else ""
+    line = f"if ({text}) {{ {statement} }}{comment}"
+    if column + len(line) <= width:
+        return line
+    indent = " " * column
+    head = f"if ({condition(text, column + 4, width)}) {{"
+    return f"{head}\n{indent}  {statement}{comment}\n{indent}}}"
+
+
 def broken(text: str, room: int) -> list[str]:
     """An expression as lines of at most `room` columns, broken after operators, later ones one column in."""
     lines, indent = [""], " "
@@ -173,5 +184,6 @@ FILTERS = {
     "comment": comment,
     "condition": condition,
     "doc": doc,
+    "guard": guard,
     "listed": listed,
 }

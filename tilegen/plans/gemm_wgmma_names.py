@@ -86,16 +86,21 @@ def wgmma_form(problem: Gemm, schedule: WgmmaGemm) -> tuple:
     transposed = [int(d[1] != "k") for d in (problem.layout.a_dims, problem.layout.b_dims)]
     first, second = reversed(transposed) if schedule.swap else transposed
     kind, exact = PTX[problem.dtype], problem.accumulator is I32
-    scales = "" if exact else ", 1, 1"
+    shape = f"m64n{schedule.mma_n}k{32 // problem.storage.bytes}"
+    name = f"wgmma.mma_async.sync.aligned.{shape}.{'s32' if exact else 'f32'}.{kind}.{kind}"
+    immediates = ("" if exact else ", 1, 1") + (
+        f", {first}, {second}" if problem.storage.bytes == 2 else ""
+    )
+    numbers = [f"%{i}" for i in range(registers)]
+    numbers[0] = f"{name} {{{numbers[0]}"
+    numbers[-1] += f"}}, %{registers}, %{registers + 1}, keep{immediates}; }}"
     return (
-        f"m64n{schedule.mma_n}k{32 // problem.storage.bytes}",
-        f"{'s32' if exact else 'f32'}.{kind}.{kind}",
+        shape,
         problem.accumulator.cuda,
         registers,
-        (registers, registers + 1, registers + 2),
-        rows([f"%{i}" for i in range(registers)], ","),
+        registers + 2,
+        rows(numbers, ","),
         rows([f'"+{"r" if exact else "f"}"(d[{i}])' for i in range(registers)], ", "),
-        scales + (f", {first}, {second}" if problem.storage.bytes == 2 else ""),
     )
 
 
