@@ -15,7 +15,8 @@ from tilegen.bench.peers import cpu_peer, peer_names
 from tilegen.bench.peers.torch_flex import _value as flex_value
 from tilegen.bench.peers.torch_math import expressible
 from tilegen.bench.process import Worker, WorkerFailed
-from tilegen.bench.samples import load, verdict
+from tilegen.bench.run import _chosen
+from tilegen.bench.samples import Row, load, verdict
 from tilegen.bench.suites import BenchCase, read_suite
 from tilegen.bench.tensors import slopes
 from tilegen.errors import UsageError
@@ -216,11 +217,21 @@ def test_fused_products_have_fused_peers():
 
 def test_scores_that_are_formulas_have_flex_attention_and_the_slopes_of_models():
     score = {"causal": True, "score": "s - slope[h] * (j - i)"}
-    assert peer_names("cuda", Attention("bf16", **score)) == ["flex"]
+    assert peer_names("cuda", Attention("bf16", **score)) == ["flex", "read"]
     assert "flex" not in peer_names("cuda", Attention("bf16", score="erf(s)"))
     drawn = slopes(Attention("bf16", **score), {"heads": 16})["slope"]
     assert drawn[0] == -(2**-0.5) and drawn[-1] == -(2**-8) and drawn.dtype == np.float32
     assert slopes(Attention("bf16", causal=True), {"heads": 16}) == {}
+
+
+def test_reading_is_the_ceiling_of_decoding_and_not_of_prompts():
+    spec = KernelSpec.make("attention", target("sm_90a"), {"dtype": "bf16"})
+    heads = {"batch": 4, "heads": 32, "kv_heads": 8, "seq_k": 4096}
+    for queries, given in ((1, ["cudnn", "flash", "read"]), (4096, ["cudnn", "flash"])):
+        sizes = heads | {"seq_q": queries}
+        row = Row("", "", "attention", sizes)
+        row.flops, row.bytes = spec.problem.flops(sizes), spec.problem.bytes(sizes)
+        assert _chosen("cuda", spec, (), row) == given
 
 
 def test_the_formula_of_flex_attention_is_ours():

@@ -21,8 +21,8 @@ from tilegen.tables.files import FOLDER
 from tilegen.targets import Target
 from tilegen.toolchain.find import find_cc, find_nvcc
 
-# Operations a byte beyond which reading memory bounds no kernel of a CPU.
-READ_BOUND = 16
+# Operations a byte beyond which reading memory bounds no kernel of a backend: a GPU's matrix units multiply more.
+READ_BOUND = {"c_openmp": 16, "cuda": 64}
 
 Progress = Callable[[str], None]
 
@@ -34,8 +34,11 @@ def _row(case: BenchCase, spec: KernelSpec) -> Row:
     return row
 
 
-def _chosen(backend: str, spec: KernelSpec, wanted: Sequence[str]) -> list[str]:
+def _chosen(backend: str, spec: KernelSpec, wanted: Sequence[str], row: Row) -> list[str]:
+    """Peers that know the problem, of those that are wanted; a plain read where reading may bound the case."""
     known = peer_names(backend, spec.problem)
+    if row.flops > READ_BOUND[backend] * row.bytes:
+        known = [n for n in known if n != "read"]
     return [n for n in known if n in wanted] if wanted else known
 
 
@@ -147,9 +150,7 @@ def _cpu_row(
     row = _row(case, spec)
     request = {"operator": case.operator, "target": spec.target.name}
     request |= {"options": spec.options(), "sizes": dict(case.sizes)}
-    names = ["tilegen", *_chosen("c_openmp", spec, peers)]
-    if spec.problem.flops(case.sizes) > READ_BOUND * spec.problem.bytes(case.sizes):
-        names = [n for n in names if n != "read"]
+    names = ["tilegen", *_chosen("c_openmp", spec, peers, row)]
     return _timed(row, workers, dict.fromkeys(names, request), count)
 
 
@@ -203,7 +204,7 @@ def _gpu_row(case: BenchCase, spec: KernelSpec, peers: Sequence[str], pairs: int
     except (TilegenError, RuntimeError) as error:
         row.errors["tilegen"] = str(error).splitlines()[0]
         return row
-    for name in _chosen("cuda", spec, peers):
+    for name in _chosen("cuda", spec, peers, row):
         try:
             launch = gpu_peer(name).prepare(spec, case.sizes, sets, scalars)
             graph = gpu.capture(launch, count)

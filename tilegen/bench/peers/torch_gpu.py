@@ -12,6 +12,7 @@ from tilegen.bench.peers.torch_math import compiled_for_sizes, expressible, expr
 from tilegen.errors import BuildError
 from tilegen.formula import Name, walk
 from tilegen.formula.nodes import Binary, Cast, Operand
+from tilegen.problems.attention import Attention
 from tilegen.problems.base import Problem
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.gemm import Gemm
@@ -158,6 +159,8 @@ class DeviceRead(GpuPeer):
     """A ceiling: a kernel that reads as many bytes as the problem does and keeps nothing."""
 
     def knows(self, problem: Problem) -> bool:
+        if isinstance(problem, Attention):
+            return problem.operator == "attention"
         return isinstance(problem, FormulaProblem) and reads_only(problem)
 
     def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
