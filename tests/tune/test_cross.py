@@ -83,3 +83,15 @@ def test_what_does_not_take_the_arrays_of_a_row_is_not_timed_there(model, monkey
     rows = [row(ODD, A=1.0), row(LARGE, C=1.0, D=0.99)]
     assert not choose.takes(SPECS[3].schedule, PROBLEM, WHERE, ODD)
     assert cross.wanted(rows, PROBLEM, WHERE, new=True)[0] == []
+
+
+def test_of_the_few_that_seem_to_lose_a_little_too_much_the_best_is_timed_again(monkeypatch):
+    monkeypatch.setattr(cross.cover, "FEW", 1)
+    rows = [row(SMALL, A=1.0, B=0.4), row(LARGE, A=1.0, B=0.4, C=0.9), row(ODD, A=0.99, B=1.0)]
+    assert cross.doubtful(rows, PROBLEM, WHERE) == [[], [], []]
+    rows[2] = row(ODD, A=0.94, B=1.0)
+    assert cross.doubtful(rows, PROBLEM, WHERE) == [[], [], schedules(0)]
+    # What it loses for certain, or has not been timed at all, is no matter of noise.
+    rows[2] = row(ODD, A=0.8, B=1.0)
+    assert cross.doubtful(rows, PROBLEM, WHERE) == [[], [], []]
+    assert cross.doubtful([row(SMALL, A=1.0), row(LARGE, C=1.0)], PROBLEM, WHERE) == [[], []]

@@ -55,8 +55,8 @@ def _capped(chosen: Sequence[str], rows: Sequence[Row]) -> float:
 def cover(rows: Sequence[Row], count: int, within: float = WITHIN) -> Cover:
     """The best set of at most `count` schedules: least worst loss, then least mean loss, then order.
 
-    Where there are too many sets to try, schedules are added one by one, each the one that brings most rows
-    within `within`, and of those the one that leaves the least mean loss; then each in turn is exchanged for
+    Where there are too many sets to try, schedules are added one by one, each the one that leaves fewest rows
+    beyond `within`, then the least worst loss, then the least mean loss; then each in turn is exchanged for
     another, until no exchange helps.
     """
     known = measured(rows)
@@ -66,9 +66,9 @@ def cover(rows: Sequence[Row], count: int, within: float = WITHIN) -> Cover:
         return min(sets, key=lambda c: (round(c.worst, 6), _capped(c.schedules, rows)))
     losses = {s: [min(loss(s, row), 1.0) for row in rows] for s in known}
 
-    def left(chosen: Sequence[str], more: str) -> tuple[int, float]:
+    def left(chosen: Sequence[str], more: str) -> tuple[int, float, float]:
         best = [min(column) for column in zip(*(losses[s] for s in [*chosen, more]))]
-        return sum(x > within for x in best), sum(best)
+        return sum(x > within for x in best), max(best), sum(best)
 
     chosen: list[str] = []
     while len(chosen) < count:

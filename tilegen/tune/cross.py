@@ -16,11 +16,16 @@ from tilegen.targets import Target
 from tilegen.tune import expect
 from tilegen.tune.confirm import Final, beats
 
-# What is timed where it was not: of the few kernels that are to serve all sizes, those that are not expected far
-# from a size's best, and the best of them in any case; of others, and of those that may take their place, the near.
+# What is timed where it was not: of the few kernels that are to serve all sizes, those that are not expected to
+# take twice the time of a size's best, and the best of them in any case; of others, and of those that may take
+# their place, the near.
 NEAR = 0.05
-FAR = 0.15
+FAR = 1.0
 ROUNDS = 5
+
+# Where the few lose more than they should, but no more than this, it may be that a winner was lucky.
+DOUBTFUL = 0.10
+DOUBT_ROUNDS = 21
 
 
 def wanted(
@@ -64,6 +69,26 @@ def wanted(
                 and choose.takes(pool[text], problem, where, row.sizes)
             ]
         )
+    return found
+
+
+def doubtful(rows: Sequence[Row], problem: Problem, where: Target) -> list[list[Schedule]]:
+    """For each row of a problem, which of the few to time again beside its winner; none where nothing is in doubt.
+
+    Of many medians the best is too good by its noise. So where the few seem to lose a little more than they
+    should, winner and kernel are timed once more, by themselves and for longer, and that counts.
+
+    Args:
+        rows: of one problem.
+        problem, where: what is computed, and the target.
+    """
+    few = cover.smallest(rows, cover.FEW, cover.WITHIN).schedules
+    pool = expect.recorded(rows, problem, where)
+    found = []
+    for row in rows:
+        best = min(few, key=lambda text: lookup.loss(text, row))
+        doubt = cover.WITHIN < lookup.loss(best, row) <= DOUBTFUL and best in pool
+        found.append([pool[best]] if doubt else [])
     return found
 
 

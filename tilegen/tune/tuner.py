@@ -45,6 +45,9 @@ CONFIRM_ROUNDS_GPU = 11
 # So few kernels of a portfolio need no trials: all go into the confirming run.
 TOGETHER = 12
 
+# What is timed at the other sizes once all have a row, and in how many rounds.
+CROSSINGS = ((cross.wanted, cross.ROUNDS), (cross.doubtful, cross.DOUBT_ROUNDS))
+
 
 @dataclass
 class Tuner:
@@ -260,22 +263,22 @@ class Tuner:
         return self.places.timers.submit(device.facts, self.settings.where).result()
 
     def _cross(self, found: list[Tuned]) -> None:
-        """Measure kernels of some sizes at the others; a row's winner that is beaten is replaced."""
+        """Measure kernels of some sizes at the others, then again what is in doubt; winners may be replaced."""
         for problem in dict.fromkeys(t.row.problem for t in found):
             places = [i for i, t in enumerate(found) if t.row.problem == problem]
             subject, where = found[places[0]].search.problem, self.settings.where
-            rows = lookup.current([found[i].row for i in places], subject, where)
-            for i, row in zip(places, rows):
-                found[i].row = row
-            wanted = cross.wanted(rows, subject, where)
-            compared = [self._beside(found[i], s) if s else [] for i, s in zip(places, wanted)]
-            for i, chosen in zip(places, compared):
-                if chosen:
+            for ask, rounds in CROSSINGS:
+                rows = lookup.current([found[i].row for i in places], subject, where)
+                for i, row in zip(places, rows):
+                    found[i].row = row
+                wanted = ask(rows, subject, where)
+                compared = {i: self._beside(found[i], s) for i, s in zip(places, wanted) if s}
+                compared = {i: chosen for i, chosen in compared.items() if chosen}
+                for i, chosen in compared.items():
                     found[i].search.prefetch(chosen)
-            for i, chosen in zip(places, compared):
-                if chosen:
+                for i, chosen in compared.items():
                     with contextlib.suppress(CheckFailed):
-                        found[i] = self._crossed(found[i], chosen)
+                        found[i] = self._crossed(found[i], chosen, rounds)
         forget_default()
 
     def _beside(self, one: Tuned, schedules: Sequence[Schedule]) -> list[int]:
@@ -287,14 +290,14 @@ class Tuner:
             return []
         return [one.search.place(s) for s in (winner, *schedules)]
 
-    def _crossed(self, one: Tuned, chosen: Sequence[int]) -> Tuned:
+    def _crossed(self, one: Tuned, chosen: Sequence[int], rounds: int) -> Tuned:
         """Time a row's winner beside others and add what that found to its row."""
         search, row = one.search, one.row
         right = search.check(chosen)
         if right[:1] != list(chosen[:1]) or len(right) < 2:
             return one
         jobs = {search.candidate(p).schedule: search.job(p) for p in right}
-        rules = dataclasses.replace(self.settings.rules, rounds=cross.ROUNDS)
+        rules = dataclasses.replace(self.settings.rules, rounds=rounds)
         final = self.places.timers.submit(confirm, jobs, search.sizes, (), rules).result()
         if not final.ratios.get(row.schedule):
             return one
@@ -302,7 +305,7 @@ class Tuner:
         by_name = {search.candidate(p).schedule: p for p in right}
         digests = {name: search.candidate(by_name[name]).digest for name in more}
         one.row = dataclasses.replace(
-            row, speedups=more | dict(row.speedups), digests=digests | dict(row.digests)
+            row, speedups=dict(row.speedups) | more, digests=dict(row.digests) | digests
         )
         faster = cross.better(row, final)[: FINALISTS - 1]
         if faster and search.check([0]):
