@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import ROOT
-from tilegen.tables import files, selector, words
+from tilegen.tables import files, lookup, selector, words
 from tilegen.tables.cover import FEW
 from tilegen.targets import target
 
@@ -30,10 +30,16 @@ def test_a_table_is_whole(path):
         assert row.speedups[row.default] == pytest.approx(1.0, abs=0.2)
 
 
-def test_the_largest_table_makes_a_dispatcher_of_many_kernels():
-    """Long names of kernels fit the lines of its text."""
+def test_the_largest_table_makes_a_dispatcher_of_many_kernels(monkeypatch):
+    """Long names of kernels fit the lines of its text; also while rows wait to be timed again."""
     where = target("sm_90a")
     problem = words.kernel_spec("gemm", where, "dtype=bf16", "wgmma").problem
+    text = words.problem_text(problem)
+    fresh = lambda table, *_: lookup.Sorted(
+        [r for r in table.rows if r.problem == text]
+    )  # noqa: E731
+    monkeypatch.setattr(lookup, "sort_rows", fresh)
+    monkeypatch.setattr(lookup, "current", lambda rows, *_: list(rows))
     wanted = selector.Wanted(problem, where, "nvidia-h200", threads=0, most=FEW)
     made = selector.make(wanted, ROOT / files.FOLDER)
     assert len(made.rows) > 100 and made.kernels == FEW
