@@ -97,11 +97,14 @@ class Host:
             )
 
     def function(self, symbol: str) -> Any:
-        """An `extern "C"` function of the file, to call without recording (such as `_supports`).
+        """An `extern "C"` function of the file, to call at once and without recording (such as `_supports`).
 
         Raises:
             SimulationError: the file exports no such symbol.
         """
+        # Two hosts of one library share its recorder, so each call says which machine it means.
+        for name, value in self._machine.items():
+            self._library.tilegen_host_limit(name.encode(), ctypes.c_longlong(value))
         try:
             return getattr(self._library, symbol)
         except AttributeError:
@@ -121,9 +124,6 @@ class Host:
         """
         function = self.function(symbol)
         function.restype = ctypes.c_int
-        # Two hosts of one library share its recorder, so each call says which machine it means.
-        for name, value in self._machine.items():
-            self._library.tilegen_host_limit(name.encode(), ctypes.c_longlong(value))
         self._library.tilegen_host_reset(int(capturing))
         status = function(*(_argument(value) for value in arguments))
         events = json.loads(self._library.tilegen_host_json())
