@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[g,n,k], row m of group g
 // Schedule  128x256x64 s4
-// Inputs    caee9984bfc4  (command, templates and emitter)
+// Inputs    22828c49eaad  (command, templates and emitter)
 // Body      c68ecd0f3d02  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

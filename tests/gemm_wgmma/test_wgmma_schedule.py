@@ -106,6 +106,12 @@ def test_search_space_emits_clean_text(options):
         assert not faults(kernel.files[kernel.source])
 
 
+@pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
+def test_a_batch_by_default_is_clean_text(layout):
+    kernel = render(spec(batched="true", layout=layout))
+    assert not faults(kernel.files[kernel.source])
+
+
 def test_stages_are_released_without_a_memory_fence():
     """A qualified arrive in the loop costs a full fence in every step."""
     for options in ({}, {"pingpong": "true", "tile": "128x128x64"}, {"cluster": "1"}):

@@ -31,6 +31,7 @@ def context(plan: WgmmaGemmPlan) -> dict[str, Any]:
         ),
         "sum_bytes": 4,
         "batch_argument": ", at.batch" if problem.batched else "",
+        "batch_words": ["at.batch"] if problem.batched else [],
         "barrier_words": _barrier_words(plan),
         **_maps(plan, tiled),
         **(_values(plan, arrays) if plan.staged else {}),
