@@ -150,13 +150,13 @@ def test_machine_and_occupancy(host):
     host.record("read_capturing", [])
     assert (read(16), read(97), read(75), read(76)) == (132, 232448, 9, 0)
     small = Host(host.build, SM90, multiprocessors=3)
-    small.record("read_capturing", [])
-    assert read(16) == 3
-    occupancy = host.function("read_occupancy")
+    # The machine is that of the host whose function was asked for last.
+    occupancy = small.function("read_occupancy")
     occupancy.argtypes, occupancy.restype = [ctypes.c_int64] * 2, ctypes.c_int64
+    assert read(16) == 3
     assert occupancy(256, 0) == 8
     assert occupancy(256, 100000) == 233472 // (100000 + 256 + 1024) == 2
-    clusters = host.function("read_clusters")
+    clusters = small.function("read_clusters")
     clusters.argtypes, clusters.restype = [ctypes.c_int64], ctypes.c_int64
     # Three processors of eight blocks, in clusters of two; of a grid that is no multiple the driver counts none.
     assert (clusters(2), clusters(3)) == (3 * 8 // 2, -912)
