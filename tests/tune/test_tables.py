@@ -145,6 +145,15 @@ def test_a_schedule_that_is_no_longer_legal_makes_its_row_stale(path):
     assert found.row is None and "schedule does not fit" in found.notes[0]
 
 
+def test_a_schedule_that_has_got_a_field_since_goes_by_its_words_of_today(path):
+    older = OTHER.removesuffix(" unroll=4")
+    update(path, [row(64, older, speedups={older: 1.25, "gone tile=1": 1.0})])
+    found = find(path).row
+    assert found.schedule == OTHER and found.speedups == {OTHER: 1.25, "gone tile=1": 1.0}
+    (current,) = lookup.current([found], DEFAULT.problem, WHERE)
+    assert current.speedups == {OTHER: 1.25}
+
+
 @pytest.mark.parametrize("digest", ["", "unknown"])
 def test_K05_a_row_without_metadata_is_unused_until_it_is_tuned_again(path, digest):
     update(path, [row(64, digest=digest)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,8 @@ def sort_rows(table: Table, problem: Problem, where: Target) -> Sorted:
     found = Sorted()
     text = words.problem_text(problem)
     digests: dict[str, str] = {}
-    for row in table.rows:
-        if row.problem != text or row.target != where.name:
-            continue
+    own = [r for r in table.rows if r.problem == text and r.target == where.name]
+    for row in renamed(own, problem, where):
         why = ""
         try:
             if row.schedule not in digests:
@@ -79,6 +78,30 @@ def _digest_now(problem: Problem, where: Target, schedule: str) -> str:
     """Digest of a kernel's text today. Raises UsageError where the schedule is not legal any more."""
     text = words.problem_text(problem)
     return words.kernel_digest(words.kernel_spec(problem.operator, where, text, schedule))
+
+
+def renamed(rows: Iterable[Row], problem: Problem, where: Target) -> list[Row]:
+    """Rows with the words that schedules have today: one that has got a field since is still the same schedule.
+
+    What is not legal any more keeps its words.
+    """
+    problem_words = words.problem_text(problem)
+
+    @functools.cache
+    def today(schedule: str) -> str:
+        try:
+            spec = words.kernel_spec(problem.operator, where, problem_words, schedule)
+        except UsageError:
+            return schedule
+        return words.schedule_text(spec.schedule)
+
+    found = []
+    for row in rows:
+        speedups = {today(s): v for s, v in row.speedups.items()}
+        digests = {today(s): v for s, v in row.digests.items()}
+        named = {"schedule": today(row.schedule), "default": today(row.default)}
+        found.append(dataclasses.replace(row, **named, speedups=speedups, digests=digests))
+    return found
 
 
 def current(rows: Sequence[Row], problem: Problem, where: Target) -> list[Row]:

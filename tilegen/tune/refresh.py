@@ -14,7 +14,7 @@ from tilegen.errors import UsageError
 from tilegen.model import choose
 from tilegen.problems.base import Problem
 from tilegen.schedules.base import Schedule
-from tilegen.tables import cover, files, words
+from tilegen.tables import cover, files, lookup, words
 from tilegen.tables.rows import Row
 from tilegen.targets import Target
 from tilegen.tune import cross, portfolio
@@ -59,7 +59,7 @@ def spaces(cases: Sequence[BenchCase], settings: Settings) -> dict[int, Space]:
     found = {}
     for problem, numbers in groups.items():
         path = files.table_path(settings.tables, settings.rules.device, problem.operator)
-        rows = _rows(path, words.problem_text(problem), settings)
+        rows = _rows(path, problem, settings)
         if not rows:
             continue
         new = settings.portfolio > 0
@@ -77,9 +77,10 @@ def spaces(cases: Sequence[BenchCase], settings: Settings) -> dict[int, Space]:
 Sizes = tuple[tuple[str, int], ...]
 
 
-def _rows(path: Path, problem: str, settings: Settings) -> dict[Sizes, Row]:
-    wanted = problem, settings.where.name, settings.rules.threads
+def _rows(path: Path, problem: Problem, settings: Settings) -> dict[Sizes, Row]:
+    wanted = words.problem_text(problem), settings.where.name, settings.rules.threads
     rows = [r for r in files.read(path).rows if (r.problem, r.target, r.threads) == wanted]
+    rows = lookup.renamed(rows, problem, settings.where)
     return {tuple(row.sizes.items()): row for row in rows}
 
 
