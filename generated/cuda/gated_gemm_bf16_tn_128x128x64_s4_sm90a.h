@@ -4,7 +4,7 @@
 // Formula   c[m,n] = silu(gate) * acc where acc, gate = sums over k of A[m,k] * B[n,k], A[m,k] *
 //           G[n,k]
 // Schedule  128x128x64 s4
-// Inputs    e5aeb38b1ca2  (command, templates and emitter)
+// Inputs    437ecae09cea  (command, templates and emitter)
 // Body      5e64fdbbedae  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,7 +4,7 @@
 // Formula   d[m,n] = acc * scale; total[m] = sum(d, n); least[m] = min(d, n) where acc = sum
 //           over k of A[m,k] * B[k,n]
 // Schedule  128x128x32 s3
-// Inputs    efbad2c3c35f  (command, templates and emitter)
+// Inputs    9ce09d8b8aa8  (command, templates and emitter)
 // Body      41aaed2c8d25  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[g,n,k], row m of group g
 // Schedule  128x256x64 s4
-// Inputs    22828c49eaad  (command, templates and emitter)
-// Body      c68ecd0f3d02  (everything below this comment)
+// Inputs    0487a3d097ef  (command, templates and emitter)
+// Body      d9740bb9eda5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "grouped_gemm_bf16_tn_128x256x64_s4_sm90a.h"
@@ -432,9 +432,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 static cudaError_t encode_map(CUtensorMap *map, const void *address, int64_t columns, int64_t rows,
                               int64_t row_stride, int64_t matrices, int64_t matrix_stride,
                               uint32_t box_columns, uint32_t box_rows) {
-  if (columns == 0 || rows == 0) {
-    return cudaSuccess;  // nothing is moved: the map is not used
-  }
+  if (columns == 0 || rows == 0) { return cudaSuccess; }  // nothing is moved: the map is not used
   void *entry = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
   const cudaError_t error = cudaGetDriverEntryPointByVersion(
@@ -459,9 +457,7 @@ static cudaError_t encode_map(CUtensorMap *map, const void *address, int64_t col
 }
 
 // How many parts of the given extent cover a size.
-static int parts(int64_t size, int64_t part) {
-  return static_cast<int>((size + part - 1) / part);
-}
+static int parts(int64_t size, int64_t part) { return static_cast<int>((size + part - 1) / part); }
 
 extern "C" int tilegen_grouped_gemm_bf16_tn_128x256x64_s4_sm90a_supports(
     int64_t groups, int64_t m, int64_t n, int64_t k,
@@ -510,9 +506,7 @@ extern "C" cudaError_t tilegen_grouped_gemm_bf16_tn_128x256x64_s4_sm90a(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(sizeof(SharedStorage)))};
   for (const cudaError_t error : errors) {
-    if (error != cudaSuccess) {
-      return error;
-    }
+    if (error != cudaSuccess) { return error; }
   }
 
   const int tiles_n = parts(n, kBlockN);

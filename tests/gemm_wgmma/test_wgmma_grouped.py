@@ -49,14 +49,17 @@ def test_reference_is_one_product_a_group():
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing() or "-")
-def test_groups_of_one_row_of_none_and_of_several_tiles():
-    kernel = render(spec(tile="64x64x64", epilogue="residual"))
+@pytest.mark.parametrize(
+    "epilogue", ["residual", "c[m,n] = acc + bias[n]; amax[m] = max(abs(c), n)"]
+)
+def test_groups_of_one_row_of_none_and_of_several_tiles(epilogue):
+    kernel = render(spec(tile="64x64x64", epilogue=epilogue))
     runner = SimulatedKernel(kernel, multiprocessors=3)
     case = Case({"groups": 6, "m": 200, "n": 72, "k": 136}, 0, 0, 0)
     for ends in ([0, 1, 1, 66, 200, 200], [200] * 6, [0] * 5 + [200]):
         arrays, scalars, _ = prepare(kernel.plan, case)
         arrays["ends"].array[...] = ends
-        inputs = {name: g.array.copy() for name, g in arrays.items() if name != "c"}
+        inputs = {name: g.array.copy() for name, g in arrays.items() if name not in ("c", "amax")}
         runner.run({name: g.array for name, g in arrays.items()}, scalars)
         expected = kernel.plan.problem.reference(case.sizes, inputs, scalars)
         assert compare(kernel.plan, arrays, expected)[0] <= 1

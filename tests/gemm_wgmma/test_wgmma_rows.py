@@ -10,7 +10,7 @@ from tests.test_simulated import missing
 from tilegen.emit.render import render
 from tilegen.errors import FormulaError, IllegalSchedule
 from tilegen.problems.gemm import Gemm
-from tilegen.problems.grouped_gemm import GroupedGemm
+from tilegen.problems.gated_gemm import GatedGemm
 from tilegen.simulate import Options
 from tilegen.spec import KernelSpec
 from tilegen.values import BF16, F32
@@ -85,9 +85,9 @@ def test_the_rewrite_of_a_refusal_is_a_kernel():
     assert KernelSpec.make(rest, "x86-64-v4", {"dtype": "bf16"}).problem.operator == "formula"
 
 
-def test_groups_do_not_reduce_rows():
-    with pytest.raises(FormulaError, match="a grouped product does not reduce rows"):
-        GroupedGemm(BF16, epilogue=AMAX)
+def test_gated_products_do_not_reduce_rows():
+    with pytest.raises(FormulaError, match="a gated product does not reduce rows"):
+        GatedGemm(BF16, epilogue="d[m,n] = acc * gate; amax[m] = max(abs(d), n)")
 
 
 def test_parts_meet_in_the_workspace():

@@ -54,7 +54,12 @@ def context(plan: Plan) -> dict[str, Any]:
             ],
             "row_room": f"{len(rows)} * {room}" if len(rows) > 1 else room,
         }
+    sizes = [s.name for s in problem.sizes()]
+    idle = [f"static_cast<void>({name});" for name in sizes if name not in ("m", "n")]
     return {
+        # What the workspace does not depend on; and where the kernel has all rows, not a group's.
+        "idle_sizes": "\n  ".join(idle),
+        "rows_in_all": "all_rows" if "groups" in sizes else "m",
         "rows": texts,
         "row_parameters": "".join(f",\n    {t.type} &{t.partial}" for t in texts),
         "row_members": [f"{t.type} *{t.parts};  // [part][m]" for t in texts],

@@ -37,6 +37,7 @@ class WgmmaGatedGemmPlan(WgmmaGemmPlan):
             "right_rows": "2 * kBlockN",
             "b_shape": f"[2]{rows}",
             "load_b": f"{plain.load_b}_gated",
+            "slice_n": columns // schedule.cluster,
             "chunks": chunks,
             "buffers": next(b for b in (plain.buffers, 2, 1) if chunks % b == 0 and b <= chunks),
         }

@@ -34,9 +34,6 @@ class WgmmaGroupedGemmPlan(WgmmaGemmPlan):
         "y_index",
     }
 
-    # Whether a plain product would copy its operands, which groups do not.
-    uses_workspace: ClassVar[bool] = False
-
     @classmethod
     def make(
         cls, problem: GroupedGemm, schedule: WgmmaGroupedGemm, target: CudaTarget
@@ -50,6 +47,11 @@ class WgmmaGroupedGemmPlan(WgmmaGemmPlan):
         batch = {"tma_load": "tma_load_batch"}
         values["tma_primitives"] = tuple(batch.get(n, n) for n in plain.tma_primitives)
         return cls(**values)
+
+    @property
+    def uses_workspace(self) -> bool:
+        """Whether parts of rows meet in memory; operands are not copied."""
+        return bool(self.reduces)
 
     def parts(self) -> tuple[str, ...]:
         return tuple(part for part in super().parts() if part != self.consume_part)

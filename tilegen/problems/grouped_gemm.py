@@ -15,7 +15,7 @@ from tilegen.errors import FormulaError
 from tilegen.fields import option
 from tilegen.problems.base import Arrays, Expected, Problem, Scalar, Size, Sizes, Tensor
 from tilegen.problems.gemm import Gemm
-from tilegen.problems.gemm_rows import RowReduction, refuse_rows
+from tilegen.problems.gemm_rows import RowReduction
 from tilegen.values import F16, I32, DType, Layout
 
 # Names of the arguments that a product of groups has besides those of a plain one.
@@ -40,7 +40,6 @@ class GroupedGemm(Problem):
     epilogue: str = option("none", "Named epilogue or a formula over acc.", kind=str)
     operands: str = option("", "Types of epilogue operands, as bias:f32,scale:f32.", kind=str)
 
-    row_reductions: ClassVar[tuple[RowReduction, ...]] = ()
     operator: ClassVar[str] = "grouped_gemm"
     batched: ClassVar[bool] = False
     # Arrays of the product itself, which the epilogue does not see.
@@ -50,7 +49,6 @@ class GroupedGemm(Problem):
     def __post_init__(self) -> None:
         for name in ("dtype", "out_dtype", "layout", "epilogue", "operands"):
             object.__setattr__(self, name, getattr(self.one, name))
-        refuse_rows(self.one.row_reductions, "a grouped product")
         taken = [n for n in (*self.typed.operands, *self.typed.scalars) if n in _OWN]
         if taken:
             raise FormulaError(
@@ -62,6 +60,11 @@ class GroupedGemm(Problem):
     def one(self) -> Gemm:
         """The product of one group."""
         return Gemm(self.dtype, self.out_dtype, self.layout, self.epilogue, self.operands)
+
+    @property
+    def row_reductions(self) -> tuple[RowReduction, ...]:
+        """Outputs that reduce rows of the result."""
+        return self.one.row_reductions
 
     @property
     def accumulator(self) -> DType:
@@ -76,7 +79,7 @@ class GroupedGemm(Problem):
     @property
     def elements(self) -> fl.TypedFormula:
         """The epilogue for one element."""
-        return self.typed
+        return self.one.elements
 
     @property
     def formula(self) -> fl.Formula:

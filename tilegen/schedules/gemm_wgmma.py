@@ -163,6 +163,11 @@ class WgmmaGemm(Schedule):
         return 1 if self.workspace else self.split
 
     @property
+    def copies(self) -> bool:
+        """Whether operands may have to be copied to the workspace first."""
+        return self.repack
+
+    @property
     def roles(self) -> rules.Roles:
         """Registers of a thread, by role."""
         return rules.roles(self.consumers, self.resident)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from tilegen.values import Tile
 
 @dataclass(frozen=True)
 class WgmmaGatedGemm(Schedule):
-    """As WgmmaGemm with consumers that share each tile, whose right operand is B beside the gate's matrix."""
+    """As WgmmaGemm, whose right operand is B beside the gate's matrix."""
 
     tile: Tile = option(
         Tile((128, 128, 64)),
@@ -31,6 +32,17 @@ class WgmmaGatedGemm(Schedule):
         4, "Steps that shared memory holds; more hide longer latencies.", kind=int, unit="steps"
     )
     consumers: int = option(2, "Warpgroups that multiply.", kind=int, unit="warpgroups")
+    cluster: int = option(
+        1,
+        "Blocks that load each part of B and of the gate once for all of them; 1 leaves no block waiting for a peer.",
+        kind=int,
+        unit="blocks in M",
+    )
+    pingpong: bool = option(
+        False,
+        "The two consumers take tiles in turn, so that one multiplies while the other writes; for short K.",
+        kind=bool,
+    )
     group: int = option(
         8, "Rows of tiles that are walked together, to share B in L2.", kind=int, unit="tiles"
     )
@@ -47,8 +59,8 @@ class WgmmaGatedGemm(Schedule):
             Tile((bm, 2 * bn, bk)),
             self.stages,
             self.consumers,
-            cluster=1,
-            pingpong=False,
+            self.cluster,
+            self.pingpong,
             group=self.group,
         )
 
@@ -73,7 +85,7 @@ class WgmmaGatedGemm(Schedule):
         made = dataclasses.replace(made, **{"tile": sized, **given})
         if len(made.tile) != 3:
             return made
-        by_rows = {64: 1, 192: 3}.get(made.tile[0], 2)
+        by_rows = 2 if made.pingpong else {64: 1, 192: 3}.get(made.tile[0], 2)
         made = dataclasses.replace(made, consumers=given.get("consumers", by_rows))
         for stages in () if "stages" in given else range(8, 1, -1):
             fits = dataclasses.replace(made, stages=stages)
@@ -97,11 +109,17 @@ class WgmmaGatedGemm(Schedule):
                 "one result of f16 or bf16, whose formula indexes nothing but vectors of m or n"
             )
             return [Violation("epilogue", f"a gated gemm stores {reason}")]
+        slices = 8 if problem.layout.b_dims[1] == "k" else 64
+        if self.cluster > 1 and bn % (slices * self.cluster):
+            share = f"{self.cluster} blocks cannot share {bn} columns of B and as many of the gate"
+            return [Violation("cluster", f"{share}: each loads a multiple of {slices}")]
         return self.like.violations(problem, target)
 
     def tokens(self) -> list[str]:
         words = [str(self.tile), f"s{self.stages}"]
         words += [f"w{self.consumers}"] if self.consumers != 2 else []
+        words += [f"c{self.cluster}"] if self.cluster != 1 else []
+        words += ["pp"] if self.pingpong else []
         return words + ([f"g{self.group}"] if self.group != 8 else [])
 
     def tile_extents(self) -> tuple[int, ...]:
@@ -110,12 +128,9 @@ class WgmmaGatedGemm(Schedule):
     @classmethod
     def candidates(cls, problem: GatedGemm, target: CudaTarget) -> Iterator[WgmmaGatedGemm]:
         depth = SPAN_BYTES // problem.storage.bytes
-        for bm, bn, consumers in (
-            (64, 64, 1),
-            (64, 128, 1),
-            (128, 64, 2),
-            (128, 128, 2),
-            (256, 64, 2),
+        shapes = [(64, 64, 1, False), (64, 128, 1, False), (128, 64, 2, False)]
+        shapes += [(128, 128, 2, False), (256, 64, 2, False), (128, 64, 2, True)]
+        for (bm, bn, consumers, turns), stages, cluster in itertools.product(
+            shapes, (3, 4, 5, 6, 8), (1, 2)
         ):
-            for stages in (3, 4, 5, 6, 8):
-                yield cls(Tile((bm, bn, depth)), stages, consumers)
+            yield cls(Tile((bm, bn, depth)), stages, consumers, cluster, turns)

@@ -16,6 +16,12 @@ from tilegen.targets import CudaTarget
 from tilegen.values import Tile
 
 
+class AnyRow(WgmmaGemm):
+    """A plain product whose C may start in any row, and whose operands are where the copy engine reads them."""
+
+    copies = False
+
+
 @dataclass(frozen=True)
 class WgmmaGroupedGemm(Schedule):
     """As WgmmaGemm with consumers that share each tile; the tiles of all groups are walked as one list."""
@@ -38,7 +44,7 @@ class WgmmaGroupedGemm(Schedule):
     @property
     def like(self) -> WgmmaGemm:
         """The schedule of a plain product with the same tile, whose C may start in any row."""
-        return WgmmaGemm(
+        return AnyRow(
             self.tile, self.stages, self.consumers, cluster=1, pingpong=False, repack=True
         )
 

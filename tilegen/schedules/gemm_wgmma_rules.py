@@ -149,7 +149,7 @@ def of_shape(schedule: WgmmaGemm, problem: Gemm) -> list[Violation]:
         "spread over 4 warps",
     )
     rule(
-        not (problem.row_reductions and (schedule.workspace or schedule.repack)),
+        not (problem.row_reductions and (schedule.workspace or schedule.copies)),
         "workspace",
         "the workspace holds what is reduced of rows: it does not also hold parts of K or copied operands",
     )
