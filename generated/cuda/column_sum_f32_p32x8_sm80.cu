@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  parts of columns, blocks of 32 x 8 threads
-// Inputs    ecfddfa0b860  (command, templates and emitter)
-// Body      8c3b22262bdc  (everything below this comment)
+// Inputs    1b7fa934af12  (command, templates and emitter)
+// Body      ddd3c7b44253  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_sum_f32_p32x8_sm80.h"
@@ -23,7 +23,9 @@ constexpr int kThreads = 256;  // of a block
 constexpr int kDown = kThreads / kAcross;  // rows of threads
 constexpr int kVector = 4;  // elements of an access where addresses permit
 constexpr int kBlocks = 528;  // that columns are cut for, where there are too few of them
-constexpr int kResident = 6;  // blocks of a multiprocessor that have registers enough
+constexpr int kResident = 4;  // blocks of a multiprocessor that have registers enough
+constexpr int kDepth = 4;  // steps of a thread whose accesses are under way together
+constexpr int kFew = 8;  // threads side by side where parts are combined
 constexpr int kLeast = 4;  // steps of a thread in a part, at least
 
 // Neighbouring elements that travel in one access, or in a few of 16 bytes.
@@ -37,23 +39,80 @@ __device__ __forceinline__ Pack<Element, kWidth> load(const Element *from) {
   return *reinterpret_cast<const Pack<Element, kWidth> *>(from);
 }
 
-// A thread's columns are neighbours, in one access, where rows start on whole packs; elsewhere each
-// lies kAcross from the last, so that the threads' single accesses lie side by side.
-template <bool kWhole, typename Element>
-__device__ __forceinline__ Pack<Element, kVector> load_columns(const Element *row, int64_t column,
-                                                               int64_t columns) {
-  if constexpr (kWhole) {
-    return load<kVector>(row + column);
-  } else {
-    Pack<Element, kVector> values = {};
+// What is read for a pack: itself, or with kAskew the whole packs that cover it wherever it lies.
+template <typename Element, int kWidth, bool kAskew>
+struct Cover {
+  static constexpr int kStep = alignof(Pack<Element, kWidth>) / sizeof(Element);
+  static constexpr int kCount = kWidth / kStep + (kAskew ? 1 : 0);
+  static constexpr bool kWords = kStep * sizeof(Element) % 4 == 0;
+  Pack<Element, kStep> whole[kCount];
+
+  // Elements of the first whole pack that stand before `from`.
+  __device__ static int before(const Element *from) {
+    return kAskew ? reinterpret_cast<uintptr_t>(from) / sizeof(Element) % kStep : 0;
+  }
+  // Whether the whole packs lie in the array from `start` to `stop`, and can be shifted by words.
+  __device__ static bool lies(const Element *from, const Element *start, const Element *stop) {
+    const int64_t place = from - start, left = stop - from;
+    return !kAskew || (kWords && place >= before(from) && left >= kCount * kStep - before(from));
+  }
+};
+
+// Start to read a pack of the array from `start` to `stop`.
+template <int kWidth, bool kAskew, typename Element>
+__device__ __forceinline__ Cover<Element, kWidth, kAskew> fetch(const Element *from,
+                                                                const Element *start,
+                                                                const Element *stop) {
+  using Whole = Cover<Element, kWidth, kAskew>;
+  Whole cover = {};
+  const bool lies = Whole::lies(from, start, stop);
 #pragma unroll
-    for (int element = 0; element < kVector; ++element) {
-      if (column + element * kAcross < columns) {
-        values.at[element] = row[column + element * kAcross];
+  for (int each = 0; each < Whole::kCount; ++each) {
+    if (lies) {
+      cover.whole[each] = load<Whole::kStep>(from - Whole::before(from) + each * Whole::kStep);
+    }
+  }
+  return cover;
+}
+
+// The pack, from what was read for it: shifted by words, and then by what is less than a word.
+// Where whole packs would reach out of the array, its elements are read one by one.
+template <int kWidth, bool kAskew, typename Element>
+__device__ __forceinline__ Pack<Element, kWidth> settle(
+    const Cover<Element, kWidth, kAskew> &cover, const Element *from, const Element *start,
+    const Element *stop) {
+  using Whole = Cover<Element, kWidth, kAskew>;
+  Pack<Element, kWidth> values = {};
+  if constexpr (!kAskew) {
+    memcpy(&values, &cover, sizeof(values));
+  } else if constexpr (Whole::kWords) {
+    constexpr int kWords = sizeof(values) / 4, kMore = sizeof(cover) / 4 - kWords;
+    uint32_t words[kWords + kMore];
+    memcpy(words, &cover, sizeof(words));
+    const int bytes = Whole::before(from) * static_cast<int>(sizeof(Element));
+#pragma unroll
+    for (int distance = kMore / 2; distance > 0; distance /= 2) {
+#pragma unroll
+      for (int word = 0; word + distance < kWords + kMore; ++word) {
+        words[word] = (bytes / 4 & distance) != 0 ? words[word + distance] : words[word];
       }
     }
-    return values;
+#pragma unroll
+    for (int word = 0; word < kWords; ++word) {
+      const unsigned bits = static_cast<unsigned>(bytes % 4 * 8);
+      words[word] = __funnelshift_r(words[word], words[word + 1], bits);
+    }
+    memcpy(&values, words, sizeof(values));
   }
+  if (!Whole::lies(from, start, stop)) {
+#pragma unroll
+    for (int element = 0; element < kWidth; ++element) {
+      if (element < stop - from) {
+        values.at[element] = from[element];
+      }
+    }
+  }
+  return values;
 }
 
 struct Sum {
@@ -62,18 +121,18 @@ struct Sum {
   }
 };
 
-// Combine the values of all rows of threads, column by column: the lower half takes in the upper,
-// until one row is left, so that the order is always the same. Every thread gets the result.
-template <typename Op, int kWidth, typename Value>
+// Combine the values of all rows of kSide threads, column by column: the lower half takes in the
+// upper, until one row is left, so that the order is always the same. Every thread gets the result.
+template <typename Op, int kSide, int kWidth, typename Value>
 __device__ __forceinline__ void combine_rows(Value (&value)[kWidth],
-                                             Value (*partials)[kAcross * kVector]) {
-  const int row = static_cast<int>(threadIdx.x) / kAcross;
-  const int place = static_cast<int>(threadIdx.x) % kAcross * kWidth;
+                                             Value (*partials)[kSide * kWidth]) {
+  const int row = static_cast<int>(threadIdx.x) / kSide;
+  const int place = static_cast<int>(threadIdx.x) % kSide * kWidth;
 #pragma unroll
   for (int element = 0; element < kWidth; ++element) {
     partials[row][place + element] = value[element];
   }
-  for (int half = kDown / 2; half > 0; half /= 2) {
+  for (int half = kThreads / kSide / 2; half > 0; half /= 2) {
     // What the upper half has combined so far is written before the lower one reads it.
     __syncthreads();
     if (row < half) {
@@ -105,26 +164,24 @@ struct Arguments {
 };
 
 // Blocks take parts of the steps of pieces of neighbouring columns, until none is left.
-template <bool kWhole>
+template <bool kAskew>
 __device__ __forceinline__ void reduce_parts(
     const Arguments &args,
     const float *__restrict__ x,
     float *__restrict__ y) {
   constexpr int kWidth = kVector;
-  // From one column of a thread to its next.
-  [[maybe_unused]] constexpr int kSpread = kWhole ? 1 : kAcross;
-  constexpr int kFirst = kWhole ? kWidth : 1;  // from a thread's first column to the next thread's
   constexpr int kPiece = kAcross * kWidth;
   __shared__ float partials[kDown][kAcross * kVector];
   const int down = static_cast<int>(threadIdx.x) / kAcross;
   const int64_t columns = args.n, length = args.m;
+  const float *const x_stop = x + (args.m - 1) * args.x_stride_m + args.n;
   const int64_t pieces_of_line = (columns + kPiece - 1) / kPiece;
   const int64_t lines = 1, pieces = lines * pieces_of_line;
   const int64_t share = (length + args.parts - 1) / args.parts;  // steps of a part
 
   for (int64_t item = blockIdx.x; item < pieces * args.parts; item += gridDim.x) {
     const int64_t piece = item % pieces, part = item / pieces;
-    const int64_t column = piece % pieces_of_line * kPiece + threadIdx.x % kAcross * kFirst;
+    const int64_t column = piece % pieces_of_line * kPiece + threadIdx.x % kAcross * kWidth;
     const int64_t line = piece / pieces_of_line;
     const int64_t first_step = part * share + down;
     const int64_t end = (part + 1) * share < length ? (part + 1) * share : length;
@@ -135,51 +192,67 @@ __device__ __forceinline__ void reduce_parts(
     for (int element = 0; element < kWidth; ++element) {
       row_sum[element] = 0.0f;
     }
-#pragma unroll 4
-    for (int64_t step = column < columns ? first_step : end; step < end; step += kDown) {
-      const int64_t m_index = step;
-      const float *x_step = x + m_index * args.x_stride_m;
-      const auto x_pack = load_columns<kWhole>(x_step, column, columns);
+    for (int64_t next = column < columns ? first_step : end; next < end; next += kDepth * kDown) {
+      // Every access of kDepth steps is under way before the first value is used.
+      Cover<float, kWidth, kAskew> x_packs[kDepth];
 #pragma unroll
-      for (int element = 0; element < kWidth; ++element) {
-        const float x_mn = x_pack.at[element];
-        row_sum[element] += x_mn;
+      for (int each = 0; each < kDepth; ++each) {
+        const int64_t step = next + each * kDown;
+        if (step < end) {
+          const int64_t m_index = step;
+          const float *x_step = x + m_index * args.x_stride_m;
+          x_packs[each] = fetch<kWidth, kAskew>(x_step + column, x, x_stop);
+        }
+      }
+#pragma unroll
+      for (int each = 0; each < kDepth; ++each) {
+        const int64_t step = next + each * kDown;
+        if (step < end) {
+          const int64_t m_index = step;
+          const float *x_step = x + m_index * args.x_stride_m;
+          const auto x_pack = settle<kWidth, kAskew>(x_packs[each], x_step + column, x, x_stop);
+#pragma unroll
+          for (int element = 0; element < kWidth; ++element) {
+            const float x_mn = x_pack.at[element];
+            row_sum[element] += x_mn;
+          }
+        }
       }
     }
-    combine_rows<Sum>(row_sum, partials);
+    combine_rows<Sum, kAcross>(row_sum, partials);
     const int64_t place = (part * lines + line) * columns + column;
 #pragma unroll
     for (int element = 0; element < kWidth; ++element) {
-      if (down == 0 && column + element * kSpread < columns) {
-        args.row_sum_parts[place + element * kSpread] = row_sum[element];
+      if (down == 0 && column + element < columns) {
+        args.row_sum_parts[place + element] = row_sum[element];
       }
     }
   }
 }
 
-// Blocks combine the parts of kAcross columns, in a fixed order, and store what follows from them.
+// Blocks combine the parts of kFew columns, in a fixed order, and store what follows from them.
 __device__ __forceinline__ void finish_columns(
     const Arguments &args,
     const float *__restrict__ x,
     float *__restrict__ y) {
   constexpr int kWidth = 1;
-  __shared__ float partials[kDown][kAcross * kVector];
-  const int down = static_cast<int>(threadIdx.x) / kAcross;
+  __shared__ float partials[kThreads / kFew][kFew];
+  const int down = static_cast<int>(threadIdx.x) / kFew;
   const int64_t columns = args.n, all = 1 * columns;
 
-  for (int64_t first = static_cast<int64_t>(blockIdx.x) * kAcross; first < all;
-       first += static_cast<int64_t>(gridDim.x) * kAcross) {
+  for (int64_t first = static_cast<int64_t>(blockIdx.x) * kFew; first < all;
+       first += static_cast<int64_t>(gridDim.x) * kFew) {
     // A column past the end has no parts, and nothing is stored for it.
-    const int64_t flat = first + threadIdx.x % kAcross;
+    const int64_t flat = first + threadIdx.x % kFew;
     const int64_t parts = flat < all ? args.parts : 0;
     const int64_t column = flat < all ? flat % columns : columns;
     float row_sum[kWidth] = {0.0f};
 #pragma unroll 4
-    for (int64_t part = down; part < parts; part += kDown) {
+    for (int64_t part = down; part < parts; part += kThreads / kFew) {
       const float more = args.row_sum_parts[part * all + flat];
       row_sum[0] = Sum::combine(row_sum[0], more);
     }
-    combine_rows<Sum>(row_sum, partials);
+    combine_rows<Sum, kFew>(row_sum, partials);
 #pragma unroll
     for (int element = 0; element < kWidth; ++element) {
       if (down == 0 && column + element < columns) {
@@ -192,13 +265,13 @@ __device__ __forceinline__ void finish_columns(
 // For arrays whose rows all start on whole accesses.
 extern "C" __global__ void __launch_bounds__(kThreads, kResident)
     tilegen_column_sum_f32_p32x8_sm80_vector(const Arguments args) {
-  reduce_parts<true>(args, args.x, args.y);
+  reduce_parts<false>(args, args.x, args.y);
 }
 
 // For any other arrays.
 extern "C" __global__ void __launch_bounds__(kThreads)
-    tilegen_column_sum_f32_p32x8_sm80_spread(const Arguments args) {
-  reduce_parts<false>(args, args.x, args.y);
+    tilegen_column_sum_f32_p32x8_sm80_askew(const Arguments args) {
+  reduce_parts<true>(args, args.x, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -276,11 +349,11 @@ extern "C" cudaError_t tilegen_column_sum_f32_p32x8_sm80(
       x_stride_m % 4 == 0;
   const int64_t piece = kAcross * kVector;
   const int64_t items = parts * lines * ((columns + piece - 1) / piece);
-  const int64_t finishing = (lines * columns + kAcross - 1) / kAcross;
+  const int64_t finishing = (lines * columns + kFew - 1) / kFew;
   const int64_t most = 2147483647;
   const auto kernel = aligned
       ? tilegen_column_sum_f32_p32x8_sm80_vector
-      : tilegen_column_sum_f32_p32x8_sm80_spread;
+      : tilegen_column_sum_f32_p32x8_sm80_askew;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(items < most ? items : most));
   config.blockDim = dim3(kThreads);

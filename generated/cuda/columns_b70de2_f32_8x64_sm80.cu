@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], m)); y[m,n] = e / sum(e, m)
 // Schedule  blocks of 8 x 64 threads
-// Inputs    1664f24df3b6  (command, templates and emitter)
-// Body      499a9f599c86  (everything below this comment)
+// Inputs    cb419da57921  (command, templates and emitter)
+// Body      86d308c3cb13  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "columns_b70de2_f32_8x64_sm80.h"
@@ -125,18 +125,18 @@ struct Sum {
   }
 };
 
-// Combine the values of all rows of threads, column by column: the lower half takes in the upper,
-// until one row is left, so that the order is always the same. Every thread gets the result.
-template <typename Op, int kWidth, typename Value>
+// Combine the values of all rows of kSide threads, column by column: the lower half takes in the
+// upper, until one row is left, so that the order is always the same. Every thread gets the result.
+template <typename Op, int kSide, int kWidth, typename Value>
 __device__ __forceinline__ void combine_rows(Value (&value)[kWidth],
-                                             Value (*partials)[kAcross * kVector]) {
-  const int row = static_cast<int>(threadIdx.x) / kAcross;
-  const int place = static_cast<int>(threadIdx.x) % kAcross * kWidth;
+                                             Value (*partials)[kSide * kWidth]) {
+  const int row = static_cast<int>(threadIdx.x) / kSide;
+  const int place = static_cast<int>(threadIdx.x) % kSide * kWidth;
 #pragma unroll
   for (int element = 0; element < kWidth; ++element) {
     partials[row][place + element] = value[element];
   }
-  for (int half = kDown / 2; half > 0; half /= 2) {
+  for (int half = kThreads / kSide / 2; half > 0; half /= 2) {
     // What the upper half has combined so far is written before the lower one reads it.
     __syncthreads();
     if (row < half) {
@@ -203,7 +203,7 @@ __device__ __forceinline__ void reduce_columns(
         row_max[element] = maximum(row_max[element], x_mn);
       }
     }
-    combine_rows<Max>(row_max, partials);
+    combine_rows<Max, kAcross>(row_max, partials);
 
     // Pass 2 of 3: row_sum = sum of e.
     float row_sum[kWidth];
@@ -223,7 +223,7 @@ __device__ __forceinline__ void reduce_columns(
         row_sum[element] += e;
       }
     }
-    combine_rows<Sum>(row_sum, partials);
+    combine_rows<Sum, kAcross>(row_sum, partials);
 
     // Pass 3 of 3: store y.
 #pragma unroll 4

@@ -3,8 +3,8 @@
 //
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    7e63aece43d0  (command, templates and emitter)
-// Body      68cb8db6a642  (everything below this comment)
+// Inputs    10300bab3970  (command, templates and emitter)
+// Body      3a207cd8854e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "cross_entropy_bf16_v32_sm90a.h"
@@ -111,22 +111,6 @@ template <int kWidth, typename Element>
 __device__ __forceinline__ int elements_before_packs(const Element *row) {
   const uintptr_t askew = reinterpret_cast<uintptr_t>(row) / sizeof(Element) % kWidth;
   return static_cast<int>((kWidth - askew) % kWidth);
-}
-
-// A pack at any address: with kCut it may lie askew, and is then read one by one.
-template <int kWidth, bool kCut, typename Element>
-__device__ __forceinline__ Pack<Element, kWidth> load_near(const Element *from) {
-  if constexpr (kCut) {
-    if (reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) != 0) {
-      Pack<Element, kWidth> values;
-#pragma unroll
-      for (int element = 0; element < kWidth; ++element) {
-        values.at[element] = from[element];
-      }
-      return values;
-    }
-  }
-  return load<kWidth>(from);
 }
 
 struct Max {
@@ -711,7 +695,7 @@ extern "C" __global__ void __launch_bounds__(128, 7)
   short_rows<kVector, false, 8>(args, args.x, args.t, args.loss);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 4)
+extern "C" __global__ void __launch_bounds__(128, 5)
     tilegen_cross_entropy_bf16_v32_sm90a_8_cut(const Arguments args) {
   short_rows<kVector, true, 8>(args, args.x, args.t, args.loss);
 }
@@ -721,7 +705,7 @@ extern "C" __global__ void __launch_bounds__(128, 7)
   short_rows<kVector, false, 32>(args, args.x, args.t, args.loss);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 4)
+extern "C" __global__ void __launch_bounds__(128, 5)
     tilegen_cross_entropy_bf16_v32_sm90a_32_cut(const Arguments args) {
   short_rows<kVector, true, 32>(args, args.x, args.t, args.loss);
 }
@@ -731,7 +715,7 @@ extern "C" __global__ void __launch_bounds__(128, 7)
   short_rows<kVector, false, 128>(args, args.x, args.t, args.loss);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 4)
+extern "C" __global__ void __launch_bounds__(128, 5)
     tilegen_cross_entropy_bf16_v32_sm90a_128_cut(const Arguments args) {
   short_rows<kVector, true, 128>(args, args.x, args.t, args.loss);
 }

@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    dd015d4c8e24  (command, templates and emitter)
-// Body      28539f11d1ed  (everything below this comment)
+// Inputs    edc43d5c516b  (command, templates and emitter)
+// Body      c6ffe6ce815c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_v32_l256_sm80.h"
@@ -101,22 +101,6 @@ template <int kWidth, typename Element>
 __device__ __forceinline__ int elements_before_packs(const Element *row) {
   const uintptr_t askew = reinterpret_cast<uintptr_t>(row) / sizeof(Element) % kWidth;
   return static_cast<int>((kWidth - askew) % kWidth);
-}
-
-// A pack at any address: with kCut it may lie askew, and is then read one by one.
-template <int kWidth, bool kCut, typename Element>
-__device__ __forceinline__ Pack<Element, kWidth> load_near(const Element *from) {
-  if constexpr (kCut) {
-    if (reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) != 0) {
-      Pack<Element, kWidth> values;
-#pragma unroll
-      for (int element = 0; element < kWidth; ++element) {
-        values.at[element] = from[element];
-      }
-      return values;
-    }
-  }
-  return load<kWidth>(from);
 }
 
 struct Max {
@@ -434,7 +418,7 @@ extern "C" __global__ void __launch_bounds__(128, 4)
   short_rows<kVector, false, 8>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 3)
+extern "C" __global__ void __launch_bounds__(128, 4)
     tilegen_softmax_f32_v32_l256_sm80_8_cut(const Arguments args) {
   short_rows<kVector, true, 8>(args, args.x, args.y);
 }
@@ -444,7 +428,7 @@ extern "C" __global__ void __launch_bounds__(128, 4)
   short_rows<kVector, false, 32>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 3)
+extern "C" __global__ void __launch_bounds__(128, 4)
     tilegen_softmax_f32_v32_l256_sm80_32_cut(const Arguments args) {
   short_rows<kVector, true, 32>(args, args.x, args.y);
 }
@@ -454,7 +438,7 @@ extern "C" __global__ void __launch_bounds__(128, 4)
   short_rows<kVector, false, 128>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 3)
+extern "C" __global__ void __launch_bounds__(128, 4)
     tilegen_softmax_f32_v32_l256_sm80_128_cut(const Arguments args) {
   short_rows<kVector, true, 128>(args, args.x, args.y);
 }
@@ -464,7 +448,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
   short_rows<kVector, false, 256>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1)
+extern "C" __global__ void __launch_bounds__(256, 2)
     tilegen_softmax_f32_v32_l256_sm80_256_cut(const Arguments args) {
   short_rows<kVector, true, 256>(args, args.x, args.y);
 }

@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = silu(g[m,n]) * u[m,n]
 // Schedule  blocks of 256 threads, 2 accesses each of 8 elements
-// Inputs    8113bfb1ea52  (command, templates and emitter)
-// Body      09a85fb357db  (everything below this comment)
+// Inputs    907e6f308db6  (command, templates and emitter)
+// Body      64fd111876ea  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "swiglu_bf16_x2_sm80.h"
@@ -92,22 +92,6 @@ template <int kWidth, typename Element>
 __device__ __forceinline__ int elements_before_packs(const Element *row) {
   const uintptr_t askew = reinterpret_cast<uintptr_t>(row) / sizeof(Element) % kWidth;
   return static_cast<int>((kWidth - askew) % kWidth);
-}
-
-// A pack at any address: with kCut it may lie askew, and is then read one by one.
-template <int kWidth, bool kCut, typename Element>
-__device__ __forceinline__ Pack<Element, kWidth> load_near(const Element *from) {
-  if constexpr (kCut) {
-    if (reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) != 0) {
-      Pack<Element, kWidth> values;
-#pragma unroll
-      for (int element = 0; element < kWidth; ++element) {
-        values.at[element] = from[element];
-      }
-      return values;
-    }
-  }
-  return load<kWidth>(from);
 }
 
 // Sizes, arrays, strides and scalars of the call.

@@ -3,8 +3,8 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 128 x 128, 512 threads
-// Inputs    126ce91dae73  (command, templates and emitter)
-// Body      c6f02539b766  (everything below this comment)
+// Inputs    065774d80314  (command, templates and emitter)
+// Body      85bb8a0028dd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "transpose_bf16_128_t512_sm80.h"
@@ -14,15 +14,18 @@
 #include <string.h>
 
 // Inputs that lie along n become outputs that lie along m. A block reads a tile of 128 x 128
-// elements line by line into shared memory and writes it line by line the other way, 8 elements an
-// access on each side whose strides and addresses permit, else one. Shared memory: 32768 bytes.
+// elements line by line into shared memory, 8 an access, and writes it line by line the other way.
+// Packs that lie askew are shifted together from those that cover them; where lines that are
+// written do not all start on whole packs, accesses are of one element. Shared memory: 32768 bytes.
 namespace transpose_bf16_128_t512_sm80 {
 
 constexpr int kTile = 128;  // elements of a tile along n and along m
 constexpr int kThreads = 512;  // of a block
 constexpr int kVector = 8;  // elements of an access where addresses permit
 constexpr int kLines = 2;  // lines that a thread reads together: stores to the tile are wider
+constexpr int kResident = 2;  // blocks of a multiprocessor that have registers enough
 constexpr int kBatch = 8;  // accesses of a thread that are under way together
+constexpr int kFew = 1;  // items of a thread that are under way together where they lie askew
 constexpr int kSwap = 8;  // groups of kVector lines that change places
 static_assert(kTile * kTile % (kThreads * kVector * kLines) == 0, "threads share a tile evenly");
 
@@ -35,6 +38,82 @@ struct alignas(sizeof(Element) * kWidth < 16 ? sizeof(Element) * kWidth : 16) Pa
 template <int kWidth, typename Element>
 __device__ __forceinline__ Pack<Element, kWidth> load(const Element *from) {
   return *reinterpret_cast<const Pack<Element, kWidth> *>(from);
+}
+
+// What is read for a pack: itself, or with kAskew the whole packs that cover it wherever it lies.
+template <typename Element, int kWidth, bool kAskew>
+struct Cover {
+  static constexpr int kStep = alignof(Pack<Element, kWidth>) / sizeof(Element);
+  static constexpr int kCount = kWidth / kStep + (kAskew ? 1 : 0);
+  static constexpr bool kWords = kStep * sizeof(Element) % 4 == 0;
+  Pack<Element, kStep> whole[kCount];
+
+  // Elements of the first whole pack that stand before `from`.
+  __device__ static int before(const Element *from) {
+    return kAskew ? reinterpret_cast<uintptr_t>(from) / sizeof(Element) % kStep : 0;
+  }
+  // Whether the whole packs lie in the array from `start` to `stop`, and can be shifted by words.
+  __device__ static bool lies(const Element *from, const Element *start, const Element *stop) {
+    const int64_t place = from - start, left = stop - from;
+    return !kAskew || (kWords && place >= before(from) && left >= kCount * kStep - before(from));
+  }
+};
+
+// Start to read a pack of the array from `start` to `stop`.
+template <int kWidth, bool kAskew, typename Element>
+__device__ __forceinline__ Cover<Element, kWidth, kAskew> fetch(const Element *from,
+                                                                const Element *start,
+                                                                const Element *stop) {
+  using Whole = Cover<Element, kWidth, kAskew>;
+  Whole cover = {};
+  const bool lies = Whole::lies(from, start, stop);
+#pragma unroll
+  for (int each = 0; each < Whole::kCount; ++each) {
+    if (lies) {
+      cover.whole[each] = load<Whole::kStep>(from - Whole::before(from) + each * Whole::kStep);
+    }
+  }
+  return cover;
+}
+
+// The pack, from what was read for it: shifted by words, and then by what is less than a word.
+// Where whole packs would reach out of the array, its elements are read one by one.
+template <int kWidth, bool kAskew, typename Element>
+__device__ __forceinline__ Pack<Element, kWidth> settle(
+    const Cover<Element, kWidth, kAskew> &cover, const Element *from, const Element *start,
+    const Element *stop) {
+  using Whole = Cover<Element, kWidth, kAskew>;
+  Pack<Element, kWidth> values = {};
+  if constexpr (!kAskew) {
+    memcpy(&values, &cover, sizeof(values));
+  } else if constexpr (Whole::kWords) {
+    constexpr int kWords = sizeof(values) / 4, kMore = sizeof(cover) / 4 - kWords;
+    uint32_t words[kWords + kMore];
+    memcpy(words, &cover, sizeof(words));
+    const int bytes = Whole::before(from) * static_cast<int>(sizeof(Element));
+#pragma unroll
+    for (int distance = kMore / 2; distance > 0; distance /= 2) {
+#pragma unroll
+      for (int word = 0; word + distance < kWords + kMore; ++word) {
+        words[word] = (bytes / 4 & distance) != 0 ? words[word + distance] : words[word];
+      }
+    }
+#pragma unroll
+    for (int word = 0; word < kWords; ++word) {
+      const unsigned bits = static_cast<unsigned>(bytes % 4 * 8);
+      words[word] = __funnelshift_r(words[word], words[word + 1], bits);
+    }
+    memcpy(&values, words, sizeof(values));
+  }
+  if (!Whole::lies(from, start, stop)) {
+#pragma unroll
+    for (int element = 0; element < kWidth; ++element) {
+      if (element < stop - from) {
+        values.at[element] = from[element];
+      }
+    }
+  }
+  return values;
 }
 
 template <int kBytes>
@@ -79,60 +158,72 @@ __device__ __forceinline__ int place(int column, int line) {
   return column * kTile + group * kVector + line % kVector;
 }
 
-// Blocks take tiles, until none is left; they read kRead elements an access, and write kWrite.
-template <int kRead, int kWrite>
+// Blocks take tiles, until none is left; they read whole packs, or askew ones, and write kWrite
+// elements an access.
+template <bool kAskew, int kWrite>
 __device__ __forceinline__ void turn_tiles(
     const Arguments &args,
     const __nv_bfloat16 *__restrict__ x,
     __nv_bfloat16 *__restrict__ y) {
-  constexpr int kTogether = kRead == 1 ? 1 : kLines;  // lines of an item that a thread reads
-  constexpr int kItems = kTile * kTile / (kRead * kTogether);
-  constexpr int kShare = kItems / kThreads;  // items of a thread
-  constexpr int kAtOnce = kRead == 1 ? 2 * kBatch : kBatch / kTogether;  // single ones are shorter
+  constexpr int kItems = kTile * kTile / (kVector * kLines);  // of kLines packs that a thread reads
+  constexpr int kShare = kItems / kThreads;  // of a thread
+  constexpr int kAtOnce = kAskew ? kFew : kBatch / kLines;  // items that are under way together
   constexpr int kSteps = kShare < kAtOnce ? kShare : kAtOnce;
-  constexpr int kColumns = kTile / kRead;  // accesses of a line
-  constexpr int kMost = kRead == 1 ? 32 : 8;
-  constexpr int kAcross = kColumns < kMost ? kColumns : kMost;  // threads side by side
-  constexpr int kDown = kTile / kTogether;
+  constexpr int kColumns = kTile / kVector;  // packs of a line
+  constexpr int kAcross = kColumns < 8 ? kColumns : 8;  // threads side by side
+  constexpr int kDown = kTile / kLines;
   constexpr int kPacks = kTile / kWrite;  // accesses of a line that is written
   __shared__ __align__(16) __nv_bfloat16 x_tile[kTile * kTile];  // [place]
 
+  const __nv_bfloat16 *const x_stop = x + (args.m - 1) * args.x_stride_m + args.n;
   // The grid has a block for every tile, or fewer that step from one to the next.
   const int64_t first_read = static_cast<int64_t>(blockIdx.x) * kTile;
   const int64_t down = (args.m + kTile - 1) / kTile;
   for (int64_t tile = blockIdx.y; tile < down; tile += gridDim.y) {
     const int64_t first_written = tile * kTile;
 
-    // Read lines along n: every access of a batch is under way before the first is stored.
+    // Where lines along n lie.
+    const auto x_at = [&](int64_t m_index, int column) {
+      const __nv_bfloat16 *x_line = x + m_index * args.x_stride_m + first_read;
+      return x_line + column;
+    };
+
+    // Read lines: every access of a batch is under way before the first is stored.
     for (int own = static_cast<int>(threadIdx.x); own < kItems; own += kSteps * kThreads) {
-      Pack<__nv_bfloat16, kRead> x_pack[kSteps][kTogether] = {};
+      Cover<__nv_bfloat16, kVector, kAskew> x_covers[kSteps][kLines] = {};
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         const int item = own + step * kThreads;
-        const int first = (item / (kAcross * kDown) * kAcross + item % kAcross) * kRead;
+        const int first = (item / (kAcross * kDown) * kAcross + item % kAcross) * kVector;
 #pragma unroll
-        for (int each = 0; each < kTogether; ++each) {
-          const int line = item / kAcross % kDown * kTogether + each;
-          const int64_t m_index = first_written + line;
-          if (m_index < args.m && first_read + first < args.n) {
-            const __nv_bfloat16 *x_line = x + m_index * args.x_stride_m + first_read;
-            x_pack[step][each] = load<kRead>(x_line + first);
+        for (int each = 0; each < kLines; ++each) {
+          const int64_t line = first_written + item / kAcross % kDown * kLines + each;
+          if (line < args.m && first_read + first < args.n) {
+            x_covers[step][each] =
+                fetch<kVector, kAskew>(x_at(line, first), x, x_stop);
           }
         }
       }
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         const int item = own + step * kThreads;
-        const int first = (item / (kAcross * kDown) * kAcross + item % kAcross) * kRead;
-        const int line = item / kAcross % kDown * kTogether;
+        const int first = (item / (kAcross * kDown) * kAcross + item % kAcross) * kVector;
+        const int line = item / kAcross % kDown * kLines;
+        Pack<__nv_bfloat16, kVector> x_packs[kLines];
 #pragma unroll
-        for (int element = 0; element < kRead; ++element) {
-          Pack<__nv_bfloat16, kTogether> x_turned;
+        for (int each = 0; each < kLines; ++each) {
+          const __nv_bfloat16 *const from = x_at(first_written + line + each, first);
+          x_packs[each] =
+              settle<kVector, kAskew>(x_covers[step][each], from, x, x_stop);
+        }
 #pragma unroll
-          for (int each = 0; each < kTogether; ++each) {
-            x_turned.at[each] = x_pack[step][each].at[element];
+        for (int element = 0; element < kVector; ++element) {
+          Pack<__nv_bfloat16, kLines> x_turned;
+#pragma unroll
+          for (int each = 0; each < kLines; ++each) {
+            x_turned.at[each] = x_packs[each].at[element];
           }
-          put<kTogether>(&x_tile[place(first + element, line)], x_turned);
+          put<kLines>(&x_tile[place(first + element, line)], x_turned);
         }
       }
     }
@@ -163,25 +254,25 @@ __device__ __forceinline__ void turn_tiles(
   }
 }
 
-// Each side takes whole accesses where its lines all start on them.
+// For lines that are read and written which all start on whole packs, or not.
 extern "C" __global__ void __launch_bounds__(kThreads)
     tilegen_transpose_bf16_128_t512_sm80_vector(const Arguments args) {
-  turn_tiles<kVector, kVector>(args, args.x, args.y);
+  turn_tiles<false, kVector>(args, args.x, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     tilegen_transpose_bf16_128_t512_sm80_vector_scalar(const Arguments args) {
-  turn_tiles<kVector, 1>(args, args.x, args.y);
+  turn_tiles<false, 1>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-    tilegen_transpose_bf16_128_t512_sm80_scalar_vector(const Arguments args) {
-  turn_tiles<1, kVector>(args, args.x, args.y);
+extern "C" __global__ void __launch_bounds__(kThreads, kResident)
+    tilegen_transpose_bf16_128_t512_sm80_askew_vector(const Arguments args) {
+  turn_tiles<true, kVector>(args, args.x, args.y);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-    tilegen_transpose_bf16_128_t512_sm80_scalar(const Arguments args) {
-  turn_tiles<1, 1>(args, args.x, args.y);
+extern "C" __global__ void __launch_bounds__(kThreads, kResident)
+    tilegen_transpose_bf16_128_t512_sm80_askew_scalar(const Arguments args) {
+  turn_tiles<true, 1>(args, args.x, args.y);
 }
 
 }  // namespace transpose_bf16_128_t512_sm80
@@ -234,10 +325,10 @@ extern "C" cudaError_t tilegen_transpose_bf16_128_t512_sm80(
   const auto whole = whole_write
       ? tilegen_transpose_bf16_128_t512_sm80_vector
       : tilegen_transpose_bf16_128_t512_sm80_vector_scalar;
-  const auto single = whole_write
-      ? tilegen_transpose_bf16_128_t512_sm80_scalar_vector
-      : tilegen_transpose_bf16_128_t512_sm80_scalar;
-  const auto kernel = whole_read ? whole : single;
+  const auto askew = whole_write
+      ? tilegen_transpose_bf16_128_t512_sm80_askew_vector
+      : tilegen_transpose_bf16_128_t512_sm80_askew_scalar;
+  const auto kernel = whole_read ? whole : askew;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(grid);
   config.blockDim = dim3(kThreads);

@@ -9,7 +9,7 @@ from typing import Any
 
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
-from tilegen.emit.row_text import array_parameter
+from tilegen.emit.row_text import array_parameter, stop_line
 from tilegen.emit.rowwise_cuda import operation
 from tilegen.emit.sweeps import PackText, ReductionText, Writer, combined, index_lines, moved
 from tilegen.emit.sweeps import op_name, partials_name, start_value, wrapped
@@ -19,8 +19,8 @@ from tilegen.problems.base import Tensor
 from tilegen.problems.lowering import COUNT, Value
 from tilegen.problems.passes import Load, Pass
 
-# Where an element of a thread lies, and where it lies if the thread has one column.
-COLUMN, SINGLE = "column + element * kSpread", "column + element"
+# Where an element of a thread lies, and where it lies if its columns are neighbours.
+COLUMN, NEIGHBOUR = "column + element * kSpread", "column + element"
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,8 @@ class _Columns:
         self.cuda = plan.target.backend == "cuda"
         self.access = "args." if self.cuda else "args->"
         self.source = "" if self.cuda else self.access
+        self.parts = isinstance(plan, ColumnPartsPlan)
+        self.place = NEIGHBOUR if self.parts else COLUMN
         self.at = "element" if self.cuda else "column - first"
         self.writer = Writer(self.problem, plan.target.backend, self.access)
         self.last = self.problem.family.order[-1]
@@ -132,7 +134,7 @@ class _Columns:
                     *(self.single_line(x) for x in single),
                 ]
             ),
-            loads=tuple({x.operand.name: self.pack(self.tensor(x)) for x in packed}.values()),
+            loads=tuple({x.operand.name: self.loaded(self.tensor(x)) for x in packed}.values()),
             lines=wrapped(lines),
             stores=tuple(stores),
             after=tuple(self.array(v) for v in sweep.after),
@@ -179,7 +181,7 @@ class _Columns:
         name = f"{self.last}_index"
         if name not in self.program.positions or name not in {n for v in values for n in v.names}:
             return []
-        return [f"const int64_t {name} = {COLUMN if self.cuda else 'column'};"]
+        return [f"const int64_t {name} = {self.place if self.cuda else 'column'};"]
 
     def load_line(self, load: Load) -> str:
         tensor = self.tensor(load)
@@ -202,6 +204,32 @@ class _Columns:
         kind = self.writer.storage(tensor.dtype)
         name = f"{tensor.name}_{word}" if self.cuda else tensor.name
         return PackText(name, kind, f"{tensor.name}_step")
+
+    def loaded(self, tensor: Tensor) -> PackText:
+        """The pack of an input at the current step, with the function that reads it."""
+        x = tensor.name
+        access, address = "load_columns<kWhole>", f"{x}_step, column, columns"
+        if self.parts:
+            access, address = "settle<kWidth, kAskew>", f"{x}_packs[each], {self.reach(tensor)}"
+        return replace(self.pack(tensor), access=access, address=address)
+
+    def reach(self, tensor: Tensor) -> str:
+        """Arguments of what reads a pack at any address: where it lies, and where the array starts and stops."""
+        return f"{tensor.name}_step + column, {tensor.name}, {tensor.name}_stop"
+
+    def fetches(self, sweep: Pass) -> tuple[list[str], list[PackText]]:
+        """The packs that a step reads, and the statements that locate them."""
+        names = [x.operand.name for x in sweep.loads if self.last in x.operand.indices]
+        arrays = [self.writer.tensor(name) for name in dict.fromkeys(names)]
+        packs = [replace(self.pack(t), address=self.reach(t)) for t in arrays]
+        lines = [*self.step_lines(sweep), *self.step_addresses(sweep)]
+        return _needed_lines(lines, [p.address for p in packs]), packs
+
+    def stops(self) -> list[str]:
+        """Statements that locate the ends of the arrays that are read step by step."""
+        loads = [x for p in self.program.passes for x in p.loads]
+        names = dict.fromkeys(x.operand.name for x in loads if self.last in x.operand.indices)
+        return list(wrapped(stop_line(self.writer, self.writer.tensor(x)) for x in names))
 
     def accumulation(self, r: Value) -> str:
         total = self.writer.names[r.name]
@@ -227,7 +255,7 @@ class _Columns:
         for load in self.program.loads:
             tensor = self.tensor(load)
             kind = self.writer.dialect.type(load.dtype)
-            at = COLUMN if self.cuda else "column"
+            at = self.place if self.cuda else "column"
             inside = f"{at} < columns ? {at} : 0" if self.cuda else at
             place = inside if self.last in tensor.dims else "0"
             text = self.writer.element(load.node, tensor.name, f"{self.base(tensor)}[{place}]")
@@ -311,12 +339,16 @@ def _parts(made: _Columns, names: dict[str, Any]) -> dict[str, Any]:
     ends = [line for a in sweep.after for line in a.lines]
     ends += [f"{p.address} {p.access}" for p in sweep.column_stores]
     arrays = [*names["loaded"], *names["before"]]
-    parts, finish = _needed(arrays, steps), _single(_needed(arrays, ends))
+    parts, finish = _needed(arrays, steps), _needed(arrays, ends)
     in_parts = [*steps, *(line for a in parts for line in a.lines)]
     in_finish = [*ends, *(line for a in finish for line in a.lines)]
     size = made.problem
+    fetch_lines, fetched = made.fetches(made.program.passes[0])
     return {
         "sweep": sweep,
+        "stops": made.stops(),
+        "fetch_lines": wrapped(fetch_lines),
+        "fetched": fetched,
         "loaded": parts,
         "before": [],
         "finish_loaded": finish,
@@ -328,13 +360,6 @@ def _parts(made: _Columns, names: dict[str, Any]) -> dict[str, Any]:
         "host_last": made.last,
         "host_along": Writer(size, "cuda").extent(size.along),
     }
-
-
-def _single(arrays: list[ArrayText]) -> list[ArrayText]:
-    """The arrays of a thread that has one column."""
-    return [
-        replace(a, lines=tuple(line.replace(COLUMN, SINGLE) for line in a.lines)) for a in arrays
-    ]
 
 
 def _uses(name: str, texts: Iterable[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tilegen.emit import tensors
@@ -11,6 +11,7 @@ from tilegen.emit.row_text import (
     aligned_conditions,
     alike_conditions,
     array_parameter,
+    crosses,
     function_head,
     own_arrays,
     pack_access,
@@ -77,8 +78,12 @@ def context(plan: ElementPacksPlan | ElementLoopsPlan) -> dict[str, Any]:
     }
     if cuda:
         folded = {*plan.folded_names, plan.last} if plan.folded_names else set()
+        inputs = [writer.tensor(x) for x in dict.fromkeys(held)]
+        across = [t.name for t in inputs if crosses(writer, t, plan.cuts)]
         names |= _forms(plan, writer) | {
-            "held": [_held(plan, writer, made, name) for name in dict.fromkeys(held)],
+            "crosses": len(across),
+            "held": [_held(plan, writer, made, x) for x in dict.fromkeys(held) if x not in across],
+            "crossed": [_held(plan, writer, made, x) for x in across],
             **_calls(made, writer, list(dict.fromkeys(held))),
             "array_parameters": [array_parameter(writer, t) for t in problem.tensors()],
             "array_arguments": ", ".join(f"args.{t.name}" for t in problem.tensors()),
@@ -98,7 +103,7 @@ def context(plan: ElementPacksPlan | ElementLoopsPlan) -> dict[str, Any]:
 def _held(plan: ElementPacksPlan, writer: Writer, made: Sweeps, name: str) -> PackText:
     """The packs of an input that a thread reads before it computes."""
     tensor = writer.tensor(name)
-    return replace(made.pack_text(tensor), access=pack_access(writer, tensor, "kWidth", plan.cuts))
+    return pack_access(writer, tensor, made.pack_text(tensor), "kWidth", plan.cuts)
 
 
 def _calls(made: Sweeps, writer: Writer, held: list[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
 from tilegen.emit.filters import broken
-from tilegen.emit.row_text import array_parameter
+from tilegen.emit.row_text import array_parameter, stop_line
 from tilegen.emit.sweeps import PackText, Sweeps, Writer, index_lines, moved, wrapped
 from tilegen.plans.permute import TileLoopsPlan, TileSharedPlan
 from tilegen.problems.base import Tensor
@@ -19,11 +19,17 @@ from tilegen.values import DType
 
 @dataclass(frozen=True)
 class Side:
-    """One kernel of the CUDA template: its name, and its accesses where it reads and where it writes."""
+    """One kernel of the CUDA template.
+
+    Attributes:
+        name, read, write: its name, whether it reads packs that lie askew, and elements of an access that writes.
+        resident: what its launch bounds add.
+    """
 
     name: str
     read: str
     write: str
+    resident: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,11 +82,18 @@ class Turn:
 
 @dataclass(frozen=True)
 class Crossed:
-    """An input that the C template turns: its name, element type, and the call that fills its tile."""
+    """An input that is turned.
+
+    Attributes:
+        name, type: of the array and of its elements.
+        lines: in C the call that fills its tile; in CUDA what locates a line along the index that it lies along.
+        reach: where the array starts and stops.
+    """
 
     name: str
     type: str
     lines: tuple[str, ...]
+    reach: str = ""
 
 
 # Bytes of a pack, and CUDA's type that moves as many in one access.
@@ -92,10 +105,10 @@ WORDS = (
     (16, "uint4"),
 )
 SIDES = (
-    Side("vector", "kVector", "kVector"),
-    Side("vector_scalar", "kVector", "1"),
-    Side("scalar_vector", "1", "kVector"),
-    Side("scalar", "1", "1"),
+    Side("vector", "false", "kVector"),
+    Side("vector_scalar", "false", "1"),
+    Side("askew_vector", "true", "kVector", ", kResident"),
+    Side("askew_scalar", "true", "1", ", kResident"),
 )
 
 
@@ -149,16 +162,13 @@ def context(plan: TileSharedPlan | TileLoopsPlan) -> dict[str, Any]:
         "batch_lines": batch_lines,
         "batches": host.extent(batch),
         "batches_times": "\n       ".join(broken(f"{host.extent(batch)} * ", 38)) if batch else "",
-        "crossed": [
-            PackText(x, writer.storage(writer.tensor(x).dtype), f"{x}_line") for x in crossed
-        ],
         "line_lines": line_lines,
         "sweep": sweep,
     }
     if cuda:
-        names["crossed_lines"] = [
-            line for x in crossed for line in _crossed(plan, writer, writer.tensor(x), source)
-        ]
+        arrays = [writer.tensor(x) for x in crossed]
+        names["crossed"] = [_crossed(plan, writer, t, source) for t in arrays]
+        names["stops"] = wrapped(stop_line(writer, t) for t in arrays)
         names["array_parameters"] = [array_parameter(writer, t) for t in problem.tensors()]
         names["array_arguments"] = ", ".join(f"args.{t.name}" for t in problem.tensors())
         names["read_aligned"] = _aligned(plan, plan.read, crossed)
@@ -190,13 +200,14 @@ def context(plan: TileSharedPlan | TileLoopsPlan) -> dict[str, Any]:
     return names | {"helpers": helpers, "includes": sorted(includes)}
 
 
-def _crossed(plan, writer: Writer, tensor: Tensor, source: str) -> tuple[str, ...]:
-    """The statement that locates a line of an input along the index that it lies along."""
+def _crossed(plan, writer: Writer, tensor: Tensor, source: str) -> Crossed:
+    """An input that the CUDA template turns."""
     at = {i: f"{i}_index" for i in tensor.dims if i != plan.read}
     at[plan.read] = "first_read"
     address = moved(source + tensor.name, writer.offset(tensor, at))
     kind = writer.storage(tensor.dtype)
-    return wrapped([f"const {kind} *{tensor.name}_line = {address};"])
+    lines = wrapped([f"const {kind} *{tensor.name}_line = {address};"])
+    return Crossed(tensor.name, kind, lines, f"{tensor.name}, {tensor.name}_stop")
 
 
 @dataclass(frozen=True)
@@ -268,8 +279,9 @@ def _prose(plan: TileSharedPlan | TileLoopsPlan, cuda: bool) -> str:
     if cuda:
         return (
             f"Inputs that lie along {plan.read} become outputs that lie along {plan.written}. A block reads a tile "
-            f"of {plan.tile} x {plan.tile} elements line by line into shared memory and writes it line by line the "
-            f"other way, {plan.vector} elements an access on each side whose strides and addresses permit, else one. "
+            f"of {plan.tile} x {plan.tile} elements line by line into shared memory, {plan.vector} an access, and writes it "
+            "line by line the other way. Packs that lie askew are shifted together from those that cover them; where "
+            "lines that are written do not all start on whole packs, accesses are of one element. "
             f"Shared memory: {plan.schedule.shared_bytes(plan.problem)} bytes."
         )
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tilegen.emit.row_text import function_head, pack_access, row_base, row_statements
 from tilegen.emit.sweeps import PackText, ReductionText, Sweeps, Writer, row_texts, wrapped
@@ -110,8 +110,7 @@ class RowFunction:
 
     def _access(self, pack: PackText, name: str, width: str) -> PackText:
         """A pack with what reads it."""
-        tensor = self.writer.tensor(name)
-        return replace(pack, access=pack_access(self.writer, tensor, width, self.cuts))
+        return pack_access(self.writer, self.writer.tensor(name), pack, width, self.cuts)
 
     def _inputs(self) -> list[str]:
         """Operands of which every row has elements of its own."""

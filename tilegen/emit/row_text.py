@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
-from tilegen.emit.sweeps import Writer, moved, row_element, row_indices, row_lines, row_texts
-from tilegen.emit.sweeps import wrapped
+from tilegen.emit.sweeps import PackText, Writer, moved, row_element, row_indices, row_lines
+from tilegen.emit.sweeps import row_texts, wrapped
 from tilegen.plans.base import Plan
 from tilegen.problems.base import Tensor
 from tilegen.problems.lowering import COUNT
@@ -84,6 +85,14 @@ def aligned_conditions(plan: Plan, folded: Collection[str] = ()) -> list[str]:
     return conditions
 
 
+def stop_line(writer: Writer, tensor: Tensor) -> str:
+    """The statement that locates the end of an array that has elements."""
+    *outer, last = tensor.dims
+    ends = {d: f"({writer.prefix}{d} - 1)" for d in outer} | {last: f"{writer.prefix}{last}"}
+    kind, x = writer.storage(tensor.dtype), tensor.name
+    return f"const {kind} *const {x}_stop = {x} + {writer.offset(tensor, ends)};"
+
+
 def own_arrays(writer: Writer) -> list[Tensor]:
     """Arrays with every row index and the last: rows of them that lie alike are whole packs but for their ends."""
     problem = writer.problem
@@ -91,11 +100,18 @@ def own_arrays(writer: Writer) -> list[Tensor]:
     return [t for t in problem.tensors() if needed <= set(t.dims)]
 
 
-def pack_access(writer: Writer, tensor: Tensor, width: str, cuts: int) -> str:
-    """The function that reads a pack of an array: rows that begin at whole packs, other arrays anywhere."""
-    if cuts and tensor not in own_arrays(writer):
-        return f"load_near<{width}, kCut>"
-    return f"load<{width}>"
+def crosses(writer: Writer, tensor: Tensor, cuts: int) -> bool:
+    """Whether rows with ends meet packs of an array anywhere, as it has no row of its own for each of theirs."""
+    return bool(cuts) and tensor not in own_arrays(writer)
+
+
+def pack_access(writer: Writer, tensor: Tensor, pack: PackText, width: str, cuts: int) -> PackText:
+    """A pack with the function that reads it: rows that begin at whole packs, other arrays anywhere."""
+    if not crosses(writer, tensor, cuts):
+        return replace(pack, access=f"load<{width}>")
+    base = row_base(writer, tensor)
+    reach = f"{pack.address}, {base}, {base} + columns"
+    return replace(pack, access=f"load_across<{width}, kCut>", address=reach)
 
 
 def alike_conditions(plan: Plan, own: Sequence[Tensor]) -> list[str]:

@@ -70,6 +70,7 @@ def context(plan: RowRegistersPlan) -> dict[str, Any]:
         "short_rows": short,
         "long_rows": long,
         "ring_rows": ring,
+        "crosses": int(reads_vectors(problem)),
         "ring_cut": "false" if reads_vectors(problem) else "true",
         "aligned": aligned_conditions(plan),
         **_forms(plan, short),

@@ -13,8 +13,12 @@ from tilegen.schedules.columns import ColumnBlocks, ColumnLoops, ColumnParts, sh
 from tilegen.schedules.memory_bound import vector
 from tilegen.targets import CpuTarget, CudaTarget
 
+# Steps of a thread whose accesses are under way together.
+DEPTH = 4
 # Bytes of a partial result in the workspace, whatever its type.
 RESULT_BYTES = 8
+# Threads side by side where parts are combined: 32 bytes of a line, and as many parts as possible under way.
+FEW = 8
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,12 @@ class ColumnBlocksPlan(FormulaPlan):
 
 
 def _registers(program: Program, problem: FormulaProblem) -> int:
-    """Estimate of a thread's registers: results, four accesses of every operand under way, and the rest."""
+    """Estimate of a thread's registers: results, DEPTH accesses of every operand under way, and the rest."""
     sweep = program.passes[0]
     results = sum(r.dtype.bytes for r in program.reductions) // 4
-    read = sum(x.operand.dtype.bytes for x in sweep.loads)
+    read = DEPTH * sum(x.operand.dtype.bytes for x in sweep.loads) // 4
     plain = len(program.reductions) == 1 and not (sweep.values or program.before or program.loads)
-    needed = vector(problem) * (results + read + len(program.loads)) + (16 if plain else 48)
+    needed = vector(problem) * (results + read + len(program.loads)) + (40 if plain else 48)
     return 8 * ceil_div(needed, 8)
 
 
@@ -84,6 +88,8 @@ class ColumnPartsPlan(FormulaPlan):
     blocks: int
     least: int
     resident: int
+    depth: int
+    few: int
     result_bytes: int
     overlaps: int
     program: Program
@@ -110,6 +116,8 @@ class ColumnPartsPlan(FormulaPlan):
             resident=max(
                 1, target.registers_sm // (schedule.threads * _registers(program, problem))
             ),
+            depth=DEPTH,
+            few=min(schedule.across, FEW),
             result_bytes=RESULT_BYTES * len(program.reductions),
             overlaps=int("tma" in target.features),
             program=program,

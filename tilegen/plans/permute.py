@@ -31,6 +31,12 @@ def _lines(problem: FormulaProblem, schedule: TileShared, wide: int) -> int:
     return lines
 
 
+def _resident(problem: FormulaProblem, schedule: TileShared) -> int:
+    """Blocks that have registers for packs that lie askew: 64 a thread where one input is copied as it is."""
+    plain = len(crossed_operands(problem)) == 1 and len(problem.tensors()) == 2
+    return max(1, 1024 // schedule.threads) if plain else 1
+
+
 @dataclass(frozen=True)
 class TileSharedPlan(FormulaPlan):
     """Numbers of `templates/cuda/permute.cu.j2`."""
@@ -39,7 +45,9 @@ class TileSharedPlan(FormulaPlan):
     threads: int
     vector: int
     lines: int
+    resident: int
     batch: int
+    few: int
     swap: int
     read: str
     written: str
@@ -63,7 +71,9 @@ class TileSharedPlan(FormulaPlan):
             threads=schedule.threads,
             vector=wide,
             lines=lines,
+            resident=_resident(problem, schedule),
             batch=BATCH,
+            few=max(1, BATCH // (2 * lines * lines)),
             swap=min(8, schedule.tile // wide),
             read=read_index(problem),
             written=problem.family.order[-1],

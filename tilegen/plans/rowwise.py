@@ -15,6 +15,10 @@ from tilegen.schedules.rowwise import ring_resident, slot_bytes, slot_packs
 from tilegen.targets import CudaTarget
 
 
+# Registers of a thread that the ends of rows get.
+ENDS = 16
+
+
 @dataclass(frozen=True)
 class Rung:
     """Rows up to `columns` long are shared by `threads` threads.
@@ -35,10 +39,14 @@ class Rung:
 
 
 def _rung(threads: int, block: int, values: int, registers: int, target: CudaTarget) -> Rung:
-    """Kernels get as many registers as they are estimated to need, so that as many blocks as possible run at once."""
+    """Kernels get as many registers as they are estimated to need, so that as many blocks as possible run at once.
+
+    Ends of rows are asked to make do with less than their estimate, which says what is legal: compilers reuse the
+    registers of whole packs for them.
+    """
     bounds = [
         f"__launch_bounds__({block}, {max(1, target.registers_sm // (block * need))})"
-        for need in (registers - CUT, registers)
+        for need in (registers - CUT, registers - CUT + ENDS)
     ]
     return Rung(threads, threads * values, block, *bounds)
 
