@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = mean(x[m,n], m)
 // Schedule  threads share chunks of 4096 columns
-// Inputs    bd967523782c  (command, templates and emitter)
-// Body      f7b65c7a34d1  (everything below this comment)
+// Inputs    5bdafaae1cba  (command, templates and emitter)
+// Body      cd320e292a34  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_mean_bf16_c4096.h"
@@ -25,7 +25,7 @@
 // same bits for any number of threads.
 enum {
   kChunk = 4096,  // columns of a chunk, at most
-  kLeast = 64,  // columns of a chunk, at least: four lines of the cache
+  kLeast = 64,  // columns of which a chunk has a whole number: four lines of the cache
   kSerial = 32768  // elements that are too few for more than one thread
 };
 
@@ -153,10 +153,13 @@ int tilegen_column_mean_bf16_c4096(
   threads = threads > 0 ? threads : omp_get_max_threads();
 #endif
 
-  // The widest chunks of which every thread gets one.
-  const int64_t column_share = threads > 0 ? lines * columns / threads : kChunk;
-  const int64_t chunk_width = column_share < kChunk ? column_share / kLeast * kLeast : kChunk;
-  const int64_t chunk_columns = chunk_width < kLeast ? kLeast : chunk_width;
+  // The widest chunks of which every thread gets equally many.
+  const int64_t shares = threads > 0 ? threads : 1;
+  const int64_t fewest = lines * ((columns + kChunk - 1) / kChunk);
+  const int64_t even = (fewest + shares - 1) / shares * shares;  // a multiple of the threads
+  const int64_t even_of_line = (even + lines - 1) / lines;
+  const int64_t width = (columns + even_of_line - 1) / even_of_line;
+  const int64_t chunk_columns = (width + kLeast - 1) / kLeast * kLeast;
   const int64_t chunks_of_line = (columns + chunk_columns - 1) / chunk_columns;
 #pragma omp parallel for schedule(static) num_threads(threads)
   for (int64_t chunk = 0; chunk < lines * chunks_of_line; ++chunk) {

@@ -3,7 +3,7 @@
 //
 // Formula   y[n] = mean(x[m,n], m)
 // Schedule  threads share chunks of 4096 columns
-// Inputs    bd967523782c  (command, templates and emitter)
+// Inputs    5bdafaae1cba  (command, templates and emitter)
 // Body      c46d62cb56b7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
