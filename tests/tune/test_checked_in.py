@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import ROOT
-from tilegen.tables import files, lookup, selector, words
+from tilegen.tables import files, lookup, page, selector, words
 from tilegen.tables.cover import FEW
 from tilegen.targets import target
 
@@ -43,3 +43,8 @@ def test_the_largest_table_makes_a_dispatcher_of_many_kernels(monkeypatch):
     wanted = selector.Wanted(problem, where, "nvidia-h200", threads=0, most=FEW)
     made = selector.make(wanted, ROOT / files.FOLDER)
     assert len(made.rows) > 100 and made.kernels == FEW
+
+
+def test_the_page_of_tables_is_of_these_tables():
+    path = ROOT / "docs/tables.md"
+    assert path.read_text() == page.page(ROOT / files.FOLDER), "tilegen tune --page docs/tables.md"

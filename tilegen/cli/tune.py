@@ -18,6 +18,7 @@ from tilegen.cli.console import out, progress
 from tilegen.errors import UsageError
 from tilegen.shared_files import require_writable
 from tilegen.tables import report
+from tilegen.tables.page import page as tables_page
 from tilegen.tune import device
 from tilegen.tune.executors import places
 from tilegen.tune.refresh import cases as recorded_cases
@@ -92,6 +93,10 @@ def tune(
     show: Annotated[
         bool, typer.Option("--show", help="Only print the tables and their geometric means.")
     ] = False,
+    page: Annotated[
+        Optional[Path],
+        typer.Option("--page", help="Only write a Markdown page of the tables."),
+    ] = None,
 ) -> int:
     """Search the best schedule of a problem at one size, or of every case of a suite, into a table.
 
@@ -101,11 +106,15 @@ def tune(
     - `tilegen tune gemm --dtype f32 --at m=512,n=512,k=512 --budget 20`
     - `tilegen tune benchmarks/suites/gemm_cpu.toml --budget 5m`
     - `tilegen tune --refresh`: stale rows alone, a few seconds each
-    - `tilegen tune --show`
+    - `tilegen tune --show`, and `--page docs/tables.md` for people
     """
     tables = folder or opt.tables_folder()
     if show:
         out.print(report.text(tables))
+        return 0
+    if page is not None:
+        page.write_text(tables_page(tables), encoding="utf-8", newline="\n")
+        out.print(f"wrote {page}")
         return 0
     where = target_here(target)
     every = refresh and kernel is None

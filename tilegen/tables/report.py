@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tilegen.errors import UsageError
@@ -33,8 +32,8 @@ def text(folder: Path) -> str:
                 f"{row.schedule}"
             )
         if table.rows:
-            tuned = _mean(r.speedup for r in table.rows)
-            best = _mean(min(r.peers.values()) for r in table.rows if r.peers)
+            tuned = geomean(r.speedup for r in table.rows)
+            best = geomean(min(r.peers.values()) for r in table.rows if r.peers)
             beside = "" if math.isnan(best) else f", {best:.3f} of the best peer"
             lines.append(
                 f"  geometric mean of {_counted(len(table.rows), 'row')}: {tuned:.3f} of the default{beside}"
@@ -97,7 +96,7 @@ def _served(rows: Sequence[Row], few: int, losses: Sequence[float]) -> str:
     text = f"{few} kernel{'s serve' if few > 1 else ' serves'} "
     text += "all" if inside == len(rows) else f"{inside}"
     text += f" within {WITHIN:.0%} of the best kernel at each "
-    text += f"(worst {max(known):.1%}, mean {statistics.mean(known):.1%}"
+    text += f"(worst {max(known):.1%}, geometric mean {geomean(1 + x for x in known) - 1:.1%}"
     if len(known) < len(rows):
         text += f", none measured at {len(rows) - len(known)}"
     text += ")"
@@ -113,6 +112,7 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def _mean(values) -> float:
+def geomean(values: Iterable[float]) -> float:
+    """Geometric mean of what is above 0; nan of nothing."""
     logs = [math.log(v) for v in values if v > 0]
     return math.exp(sum(logs) / len(logs)) if logs else math.nan

@@ -1,0 +1,106 @@
+"""The page of tuned tables, docs/tables.md, made from the files in tuning/."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from tilegen.tables import cover, files, lookup
+from tilegen.tables.cover import FEW, WITHIN
+from tilegen.tables.report import geomean
+from tilegen.tables.rows import Row
+
+HEAD = f"""# Tuned tables
+
+Written by `tilegen tune --page docs/tables.md` from `tuning/`; do not edit. `tilegen tune --show` says which rows are stale.
+
+Means are geometric. `over the default` is the time of the model's choice, or of the stated rule, divided by that of the tuned
+kernel; `over the best peer` the same of the fastest library in the run. A signature is one type, layout and epilogue, on one
+target, with one number of threads: kernels that are called alike, of which `tilegen dispatch` takes {FEW} at most. A size is
+served if one of them is within {WITHIN:.0%} of the best that was measured there.
+"""
+
+COLUMNS = (
+    "operator",
+    "target",
+    "signatures",
+    "rows",
+    "over the default",
+    "most",
+    "over the best peer",
+    "served by few",
+)
+
+
+def page(folder: Path) -> str:
+    """The page's text, from every table below a folder: a section a device, a line an operator and target."""
+    parts = [HEAD]
+    for device in sorted(p.name for p in folder.iterdir() if p.is_dir()):
+        lines, beyond = [], []
+        for path in sorted((folder / device).glob("*.toml")):
+            table = files.read(path)
+            for where, threads in dict.fromkeys((r.target, r.threads) for r in table.rows):
+                rows = [r for r in table.rows if (r.target, r.threads) == (where, threads)]
+                name = f"{where}, {threads} threads" if threads > 1 else where
+                lines.append(_line(f"`{table.operator}`", name, rows))
+                beyond += _beyond(rows)
+        if lines:
+            head = [f"\n## {device}\n", _cells(COLUMNS), _cells(["---"] * len(COLUMNS))]
+            parts.append("\n".join([*head, *lines, *beyond]) + "\n")
+    return "".join(parts)
+
+
+def _cells(values: Sequence[str]) -> str:
+    return f"| {' | '.join(values)} |"
+
+
+def _signatures(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.problem, []).append(row)
+    return found
+
+
+def _losses(rows: Sequence[Row]) -> list[float]:
+    """What the few kernels of a signature lose at each of its sizes; inf where none of them was timed."""
+    few = cover.smallest(rows, FEW, WITHIN).schedules
+    return [min(lookup.loss(s, row) for s in few) for row in rows]
+
+
+def _line(operator: str, where: str, rows: Sequence[Row]) -> str:
+    groups = _signatures(rows)
+    served = sum(x <= WITHIN for members in groups.values() for x in _losses(members))
+    peers = [min(r.peers.values()) for r in rows if r.peers]
+    return _cells(
+        [
+            operator,
+            where,
+            str(len(groups)),
+            str(len(rows)),
+            f"{geomean(r.speedup for r in rows):.3f}",
+            f"{max(r.speedup for r in rows):.2f}",
+            f"{geomean(peers):.3f}" if peers else "none timed",
+            f"{served} of {len(rows)}",
+        ]
+    )
+
+
+def _beyond(rows: Sequence[Row]) -> list[str]:
+    """A paragraph for each signature of which some sizes are not served: where, and what is lost."""
+    found = []
+    for problem, members in _signatures(rows).items():
+        losses = _losses(members)
+        lost = [(x, "x".join(map(str, r.sizes.values()))) for x, r in zip(losses, members)]
+        lost = sorted((x, size) for x, size in lost if x > WITHIN)
+        if lost:
+            known = [x for x in losses if math.isfinite(x)]
+            told = ", ".join(
+                f"{s} {x:.1%}" if math.isfinite(x) else f"{s} not timed" for x, s in lost
+            )
+            found.append(
+                f"\nOf `{problem or 'the defaults'}` on {members[0].target} {len(members) - len(lost)} of "
+                f"{len(members)} sizes are served; in the geometric mean {FEW} kernels lose "
+                f"{geomean(1 + x for x in known) - 1:.2%}. The others, and what is lost there: {told}."
+            )
+    return found
