@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    89bc88442050  (command, templates and emitter)
-// Body      406742f672ee  (everything below this comment)
+// Inputs    a1036b107393  (command, templates and emitter)
+// Body      92c14c4762b6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nn_2400x256x512_r6x64_x86_64_v4.h"
@@ -621,31 +621,47 @@ static void take_cell(const struct Call *call, const struct Grid *grid, int64_t 
   compute_cell(&part, m_begin, m_end, n_begin, n_end, memory);
 }
 
-// Bytes of a thread's memory.
+// Bytes of a thread's memory: a line for the next of its cells, then what it computes with.
 static size_t bytes_of(const struct Call *call) {
   const struct Memory bytes = memory_of(call);
-  return bytes.panel + bytes.sums + bytes.group;
+  return kLine + bytes.panel + bytes.sums + bytes.group;
 }
 
-// The calling thread's own part of the memory of all.
-static inline char *own_part(const struct Call *call, char *memory) {
+// The part of a thread in the memory of all.
+static inline char *part_of_thread(const struct Call *call, char *memory, int thread) {
+  return memory + bytes_of(call) * (size_t)thread;
+}
+
+static inline int this_thread(void) {
 #ifdef _OPENMP
-  memory += bytes_of(call) * (size_t)omp_get_thread_num();
+  return omp_get_thread_num();
+#else
+  return 0;
 #endif
-  (void)call;  // nobody asks for it without OpenMP
-  return memory;
 }
 
-// Let threads take the cells, each thread with its own part of the memory.
+// Let threads take the cells, each thread with its own part of the memory. A thread begins with
+// cells that lie side by side, the same in every call, whose data it may still have in its caches.
+// Then it takes what is left of the others', so that one that lost its core holds nobody up.
 static void share_cells(const struct Call *call, int threads, char *memory) {
   const struct Grid grid = choose_grid(call, threads);
   const int64_t cells = call->parts * grid.rows * grid.cols;
+  for (int thread = 0; thread < threads; ++thread) {
+    *(int64_t *)part_of_thread(call, memory, thread) = cells * thread / threads;
+  }
 #pragma omp parallel num_threads(threads)
   {
-    char *own = own_part(call, memory);
-#pragma omp for schedule(dynamic, 1) nowait
-    for (int64_t cell = 0; cell < cells; ++cell) {
-      take_cell(call, &grid, cell, own);
+    const int self = this_thread();
+    char *own = part_of_thread(call, memory, self) + kLine;
+    for (int visit = 0; visit < threads; ++visit) {
+      const int owner = (self + visit) % threads;
+      const int64_t end = cells * (owner + 1) / threads;
+      int64_t *next = (int64_t *)part_of_thread(call, memory, owner);
+      int64_t cell = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
+      while (cell < end) {
+        take_cell(call, &grid, cell, own);
+        cell = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
+      }
     }
   }
 }
@@ -662,7 +678,7 @@ static void join_parts(const struct Call *call, int threads, char *memory) {
   (void)threads;  // nobody asks for it without OpenMP
 #pragma omp parallel num_threads(threads)
   {
-    Sum *sums = (Sum *)own_part(call, memory);  // [kMicroM][kMicroN]
+    Sum *sums = (Sum *)part_of_thread(call, memory, this_thread());  // [kMicroM][kMicroN]
 #pragma omp for
     for (int64_t tile = 0; tile < tiles; ++tile) {
       struct Block block;
