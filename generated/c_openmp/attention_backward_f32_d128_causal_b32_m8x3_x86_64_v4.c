@@ -3,8 +3,8 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b32 m8x3
-// Inputs    06834fdd7f58  (command, templates and emitter)
-// Body      8e91e7d343d4  (everything below this comment)
+// Inputs    f7b534e89e37  (command, templates and emitter)
+// Body      9c00ee9dae17  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_backward_f32_d128_causal_b32_m8x3_x86_64_v4.h"
@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <stdalign.h>
 #include <string.h>
 
 #ifdef _OPENMP
@@ -138,12 +139,12 @@ static inline __attribute__((always_inline)) Vector exp2_vector(Vector x) {
 
 // A tile in the memory of its thread, its keys or queries innermost.
 struct Tile {
-  _Alignas(64) float left[kHeadDim][kBlockM];      // keys or queries
-  _Alignas(64) float values[kValueDim][kBlockM];   // values or gradients of outputs
-  _Alignas(64) float sum[kHeadDim][kBlockM];       // dk or dq, without the scale
-  _Alignas(64) float value_sum[kValueDim][kBlockM];  // dv
-  _Alignas(64) float p[kBlockN][kBlockM];          // scores of a block, then their weights
-  _Alignas(64) float ds[kBlockN][kBlockM];         // gradients of weights, then those of scores
+  alignas(64) float left[kHeadDim][kBlockM];      // keys or queries
+  alignas(64) float values[kValueDim][kBlockM];   // values or gradients of outputs
+  alignas(64) float sum[kHeadDim][kBlockM];       // dk or dq, without the scale
+  alignas(64) float value_sum[kValueDim][kBlockM];  // dv
+  alignas(64) float p[kBlockN][kBlockM];          // scores of a block, then their weights
+  alignas(64) float ds[kBlockN][kBlockM];         // gradients of weights, then those of scores
 };
 
 // Rows that pass a tile, as floats.
@@ -162,7 +163,7 @@ static inline void multiply(float (*product)[kBlockM], const float *right, int64
     for (int r = 0; r < kRows; ++r) {
       from[r] = right + (row + r < rows ? row + r : rows - 1) * stride;
     }
-    Vector sum[kRows][kVectors] = {0};
+    Vector sum[kRows][kVectors] = {{{0}}};
     for (int d = 0; d < depth; ++d) {
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
@@ -186,7 +187,7 @@ static inline void multiply(float (*product)[kBlockM], const float *right, int64
 static inline void add_product(float (*sum)[kBlockM], int width, const float *right, int64_t stride,
                                int rows, float (*weights)[kBlockM]) {
   for (int d = 0; d < width; d += kRows) {
-    Vector part[kRows][kVectors] = {0};
+    Vector part[kRows][kVectors] = {{{0}}};
     for (int row = 0; row < rows; ++row) {
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {

@@ -3,7 +3,7 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b32 m8x3
-// Inputs    06834fdd7f58  (command, templates and emitter)
+// Inputs    f7b534e89e37  (command, templates and emitter)
 // Body      8aaeab4e20ac  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

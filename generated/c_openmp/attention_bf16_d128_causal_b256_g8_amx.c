@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b256 g8
-// Inputs    c996c84aaf60  (command, templates and emitter)
-// Body      c083b54e278b  (everything below this comment)
+// Inputs    358deb9f732f  (command, templates and emitter)
+// Body      7199143a3bd0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_causal_b256_g8_amx.h"
@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <immintrin.h>
 #include <math.h>
+#include <stdalign.h>
 #include <string.h>
 
 #ifdef _OPENMP
@@ -349,10 +350,10 @@ static inline Vector high(Vector a, Vector b) {
 
 // A tile in the memory of its thread, queries innermost.
 struct Tile {
-  _Alignas(64) uint32_t q[kHeadDim / 2][kBlockM];  // two neighbours of a query in a word
-  _Alignas(64) float o[kValueDim][kBlockM];
-  _Alignas(64) float maximum[kBlockM];  // of the scores so far, or a little less; see softmax
-  _Alignas(64) float sum[kBlockM];      // of the weights so far
+  alignas(64) uint32_t q[kHeadDim / 2][kBlockM];  // two neighbours of a query in a word
+  alignas(64) float o[kValueDim][kBlockM];
+  alignas(64) float maximum[kBlockM];  // of the scores so far, or a little less; see softmax
+  alignas(64) float sum[kBlockM];      // of the weights so far
   float factor;                         // of the scores
   int64_t first_row;
   int rows;
@@ -360,10 +361,10 @@ struct Tile {
 
 // A block of keys and values, and what a tile makes of it.
 struct Block {
-  _Alignas(64) Element k[kBlockN][kHeadDim];
-  _Alignas(64) Element v[kValueDim][kPitch];            // values turned: keys innermost
-  _Alignas(64) float s[kBlockN][kBlockM];               // scores
-  _Alignas(64) uint32_t weights[kBlockN / 2][kBlockM];  // of two neighbouring keys in a word
+  alignas(64) Element k[kBlockN][kHeadDim];
+  alignas(64) Element v[kValueDim][kPitch];            // values turned: keys innermost
+  alignas(64) float s[kBlockN][kBlockM];               // scores
+  alignas(64) uint32_t weights[kBlockN / 2][kBlockM];  // of two neighbouring keys in a word
   int64_t first;
   int keys;
 };
@@ -605,9 +606,9 @@ static void attend_tiles(const struct Call *call, int64_t batch, int64_t head, i
 
 // A query that goes through its keys one by one.
 struct Query {
-  _Alignas(64) float q[kHeadDim];  // times the scale
-  _Alignas(64) float o[kValueDim];
-  _Alignas(64) float sums[kLanes];  // of the weights so far, in parts
+  alignas(64) float q[kHeadDim];  // times the scale
+  alignas(64) float o[kValueDim];
+  alignas(64) float sums[kLanes];  // of the weights so far, in parts
   float maximum;  // of the scores so far, or a little less
   int64_t head, kv_head, row;
 };
@@ -624,7 +625,7 @@ static inline Vector dots(const float *q, const float *k, int64_t stride, int la
 #pragma GCC unroll 16
   for (int lane = 0; lane < kLanes; lane += kRowsAtOnce) {
     const float *rows[kRowsAtOnce];
-    Vector sums[kRowsAtOnce] = {0};
+    Vector sums[kRowsAtOnce] = {{0}};
 #pragma GCC unroll 4
     for (int r = 0; r < kRowsAtOnce; ++r) {
       rows[r] = k + (lane + r < last ? lane + r : last) * stride;
@@ -696,7 +697,7 @@ static void pass_block(struct Query *query, const struct Call *call, int64_t bat
   (void)batch;
   const int first = (int)(first_key(call, query->row) - block);
   const int end = (int)(end_key(call, query->row) - block);
-  _Alignas(64) float weights[kWeights];
+  alignas(64) float weights[kWeights];
   float top = query->maximum;
   for (int key = 0; key < keys; key += kLanes) {
     *(Vector *)&weights[key] = dots(query->q, k + key * k_stride, k_stride, keys - 1 - key);

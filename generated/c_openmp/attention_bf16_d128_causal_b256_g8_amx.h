@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b256 g8
-// Inputs    c996c84aaf60  (command, templates and emitter)
+// Inputs    358deb9f732f  (command, templates and emitter)
 // Body      6a57d654390a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,7 +4,7 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  b64 m4x3
-// Inputs    98fa157b3883  (command, templates and emitter)
+// Inputs    2467e18548f5  (command, templates and emitter)
 // Body      c737d3ff7076  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b64 m8x3
-// Inputs    f82bcebfe0f9  (command, templates and emitter)
-// Body      26e5460fffb4  (everything below this comment)
+// Inputs    fab48f24531b  (command, templates and emitter)
+// Body      4bebecc01598  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4.h"
@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <stdalign.h>
 #include <string.h>
 
 #ifdef _OPENMP
@@ -145,7 +146,7 @@ static inline __attribute__((always_inline)) Vector choose_lanes(
 
 // s[key][query] = k[key][:] . q[:][query] for kRows keys.
 static inline void multiply_scores(float (*s)[kBlockM], const float *k, float (*q)[kBlockM]) {
-  Vector sum[kRows][kVectors] = {0};
+  Vector sum[kRows][kVectors] = {{{0}}};
   for (int d = 0; d < kHeadDim; ++d) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -168,7 +169,7 @@ static inline void multiply_scores(float (*s)[kBlockM], const float *k, float (*
 // block starts from 0, which keeps its rounding small.
 static inline void multiply_output(float (*o)[kBlockM], const float *v, int keys,
                                    float (*p)[kBlockM]) {
-  Vector sum[kRows][kVectors] = {0};
+  Vector sum[kRows][kVectors] = {{{0}}};
   for (int key = 0; key < keys; ++key) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -189,19 +190,19 @@ static inline void multiply_output(float (*o)[kBlockM], const float *v, int keys
 
 // A tile in the memory of its thread, queries innermost.
 struct Tile {
-  _Alignas(64) float q[kHeadDim][kBlockM];  // times the scale
-  _Alignas(64) float o[kValueDim][kBlockM];
-  _Alignas(64) float maximum[kBlockM];  // of the scores so far, or a little less; see softmax
-  _Alignas(64) float sum[kBlockM];      // of the weights so far
+  alignas(64) float q[kHeadDim][kBlockM];  // times the scale
+  alignas(64) float o[kValueDim][kBlockM];
+  alignas(64) float maximum[kBlockM];  // of the scores so far, or a little less; see softmax
+  alignas(64) float sum[kBlockM];      // of the weights so far
   int64_t first_row;
   int rows;
 };
 
 // A block of keys and values, and what a tile makes of it.
 struct Block {
-  _Alignas(64) float k[kBlockN][kHeadDim];
-  _Alignas(64) float v[kBlockN][kValueDim];
-  _Alignas(64) float s[kBlockN][kBlockM];  // scores, then weights
+  alignas(64) float k[kBlockN][kHeadDim];
+  alignas(64) float v[kBlockN][kValueDim];
+  alignas(64) float s[kBlockN][kBlockM];  // scores, then weights
   int64_t first;
   int keys;
 };
@@ -230,7 +231,7 @@ static void gather_values(struct Block *block, const Element *from, int64_t stri
 // output up to date. The maximum is raised only when it lags by more than kSlack binary orders:
 // weights stay below 2^kSlack, quotients are the same, and most blocks leave the output alone.
 static void softmax(struct Tile *t, struct Block *block, int keys) {
-  Vector top[kVectors], base[kVectors], sum[kVectors] = {0};
+  Vector top[kVectors], base[kVectors], sum[kVectors] = {{0}};
 #pragma GCC unroll 3
   for (int v = 0; v < kVectors; ++v) {
     top[v] = *(Vector *)&t->maximum[v * kLanes];
@@ -408,9 +409,9 @@ static inline Vector high(Vector a, Vector b) {
 
 // A query that goes through its keys one by one.
 struct Query {
-  _Alignas(64) float q[kHeadDim];  // times the scale
-  _Alignas(64) float o[kValueDim];
-  _Alignas(64) float sums[kLanes];  // of the weights so far, in parts
+  alignas(64) float q[kHeadDim];  // times the scale
+  alignas(64) float o[kValueDim];
+  alignas(64) float sums[kLanes];  // of the weights so far, in parts
   float maximum;  // of the scores so far, or a little less
   int64_t head, kv_head, row;
 };
@@ -427,7 +428,7 @@ static inline Vector dots(const float *q, const float *k, int64_t stride, int la
 #pragma GCC unroll 16
   for (int lane = 0; lane < kLanes; lane += kRowsAtOnce) {
     const float *rows[kRowsAtOnce];
-    Vector sums[kRowsAtOnce] = {0};
+    Vector sums[kRowsAtOnce] = {{0}};
 #pragma GCC unroll 4
     for (int r = 0; r < kRowsAtOnce; ++r) {
       rows[r] = k + (lane + r < last ? lane + r : last) * stride;
@@ -499,7 +500,7 @@ static void pass_block(struct Query *query, const struct Call *call, int64_t bat
   (void)batch;
   const int first = (int)(first_key(call, query->row) - block);
   const int end = (int)(end_key(call, query->row) - block);
-  _Alignas(64) float weights[kWeights];
+  alignas(64) float weights[kWeights];
   float top = query->maximum;
   for (int key = 0; key < keys; key += kLanes) {
     *(Vector *)&weights[key] = dots(query->q, k + key * k_stride, k_stride, keys - 1 - key);

@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b64 m8x3
-// Inputs    f82bcebfe0f9  (command, templates and emitter)
+// Inputs    fab48f24531b  (command, templates and emitter)
 // Body      03b3b2861d7f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 512 columns
-// Inputs    69b0d91f72e2  (command, templates and emitter)
-// Body      d1d0a5523889  (everything below this comment)
+// Inputs    dc18940929ec  (command, templates and emitter)
+// Body      533a70c919dd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "bias_gelu_f32_c512_x86_64_v3.h"
@@ -94,8 +94,8 @@ static inline void stream_line(char *to, const char *from) {
 // of which others write the rest, stay in the caches until they are whole.
 static void stream_out(void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
-  char *target = to;
-  const char *source = from;
+  char *target = (char *)to;
+  const char *source = (const char *)from;
   const size_t before_line = (size_t)(-(uintptr_t)target & 63u);
   size_t at = before_line < bytes ? before_line : bytes;
   memcpy(target, source, at);

@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 2048 columns
-// Inputs    f22c86905112  (command, templates and emitter)
-// Body      c5df41136a45  (everything below this comment)
+// Inputs    f2537fe6c0ae  (command, templates and emitter)
+// Body      6c86ad158513  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "rmsnorm_bf16.h"
@@ -98,8 +98,8 @@ static inline void stream_line(char *to, const char *from) {
 // of which others write the rest, stay in the caches until they are whole.
 static void stream_out(void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
-  char *target = to;
-  const char *source = from;
+  char *target = (char *)to;
+  const char *source = (const char *)from;
   const size_t before_line = (size_t)(-(uintptr_t)target & 63u);
   size_t at = before_line < bytes ? before_line : bytes;
   memcpy(target, source, at);

@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 2048 columns
-// Inputs    3739db54309b  (command, templates and emitter)
-// Body      bf3b1386b2d8  (everything below this comment)
+// Inputs    657f3615f769  (command, templates and emitter)
+// Body      ee698f4c2da1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_x86_64_v4.h"
@@ -115,8 +115,8 @@ static inline void stream_line(char *to, const char *from) {
 // of which others write the rest, stay in the caches until they are whole.
 static void stream_out(void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
-  char *target = to;
-  const char *source = from;
+  char *target = (char *)to;
+  const char *source = (const char *)from;
   const size_t before_line = (size_t)(-(uintptr_t)target & 63u);
   size_t at = before_line < bytes ? before_line : bytes;
   memcpy(target, source, at);

@@ -3,8 +3,8 @@
 //
 // Formula   y = sum(x[m,n] * x[m,n], (m, n))
 // Schedule  128 parts of chunks of 4096 columns
-// Inputs    b6f73cbb47fd  (command, templates and emitter)
-// Body      d75f1fa373e3  (everything below this comment)
+// Inputs    917b1d04cf51  (command, templates and emitter)
+// Body      10e3109ac6fb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "sum_squares_f32_x86_64_v4.h"
@@ -131,7 +131,8 @@ int tilegen_sum_squares_f32_x86_64_v4(
   Partial parts[kParts];
 #pragma omp parallel for schedule(static) num_threads(threads)
   for (int part = 0; part < kParts; ++part) {
-    parts[part] = (Partial){0.0f};
+    const Partial start = {0.0f};
+    parts[part] = start;
     const int64_t last_chunk = chunks * (part + 1) / kParts;
     for (int64_t chunk = chunks * part / kParts; chunk < last_chunk; ++chunk) {
       const int64_t first = chunk % chunks_of_row * kChunk;

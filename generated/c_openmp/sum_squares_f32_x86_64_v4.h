@@ -3,7 +3,7 @@
 //
 // Formula   y = sum(x[m,n] * x[m,n], (m, n))
 // Schedule  128 parts of chunks of 4096 columns
-// Inputs    b6f73cbb47fd  (command, templates and emitter)
+// Inputs    917b1d04cf51  (command, templates and emitter)
 // Body      ea0007611d61  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

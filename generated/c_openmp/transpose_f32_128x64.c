@@ -3,8 +3,8 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 128 x 64 elements
-// Inputs    1b5cca98b1a6  (command, templates and emitter)
-// Body      99f5f67fc826  (everything below this comment)
+// Inputs    d1316ad0a38c  (command, templates and emitter)
+// Body      eefcbbcf117b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "transpose_f32_128x64.h"
@@ -55,15 +55,15 @@ static inline void stream_line(char *to, const char *from) {
 #if defined(__SSE2__)
 // Store 16 bytes past the caches; neighbours that follow soon share a line on the way.
 static inline void stream_piece(void *to, const void *from) {
-  _mm_stream_si128(to, _mm_loadu_si128(from));
+  _mm_stream_si128((__m128i *)to, _mm_loadu_si128((const __m128i *)from));
 }
 #endif
 
 // Copy finished elements to memory past the caches; any alignment.
 static void stream_out(void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
-  char *target = to;
-  const char *source = from;
+  char *target = (char *)to;
+  const char *source = (const char *)from;
   size_t at = (size_t)(-(uintptr_t)target & 15u);
   at = at < bytes ? at : bytes;
   if (at > 0) {
@@ -179,7 +179,7 @@ typedef struct {
 static void turn_tile(const Arguments *args, int64_t first_read,
                       int64_t first_written, int64_t writes, int streams) {
   const int64_t left_read = args->n - first_read;
-  const int64_t reads = left_read < kTileRead ? left_read : kTileRead;
+  const int64_t reads = left_read < kTileRead ? left_read : (int64_t)kTileRead;
 
   // Read lines along n and turn them.
   float x_tile[kTileRead][kPitch];
@@ -255,7 +255,7 @@ int tilegen_transpose_f32_128x64(
       all_strides * element_size % kLineBytes == 0 && whole_line <= kTileWritten;
   const int64_t past_line = (int64_t)((uintptr_t)args.y % kLineBytes) / element_size;
   const int64_t tile_lead = lines_alike ? past_line : 0;
-  const int64_t tile_width = lines_alike ? whole_line : kTileWritten;
+  const int64_t tile_width = lines_alike ? whole_line : (int64_t)kTileWritten;
   const int64_t tiles_written = (args.m + tile_lead + tile_width - 1) / tile_width;
   const int64_t elements = batches * args.n * args.m;
   const int streams = elements * kResultBytes >= kStreamBytes;

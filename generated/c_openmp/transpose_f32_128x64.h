@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 128 x 64 elements
-// Inputs    1b5cca98b1a6  (command, templates and emitter)
+// Inputs    d1316ad0a38c  (command, templates and emitter)
 // Body      83863212369d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

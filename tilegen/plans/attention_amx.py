@@ -52,6 +52,7 @@ class AmxAttentionPlan(Plan):
         "<errno.h>",
         "<immintrin.h>",
         "<math.h>",
+        "<stdalign.h>",
         "<string.h>",
     )
 

@@ -71,7 +71,13 @@ class BlockedAttentionPlan(Plan):
     target_name: str
 
     template: ClassVar[str] = "c_openmp/attention_blocked.c.j2"
-    includes: ClassVar[tuple[str, ...]] = ("<assert.h>", "<errno.h>", "<math.h>", "<string.h>")
+    includes: ClassVar[tuple[str, ...]] = (
+        "<assert.h>",
+        "<errno.h>",
+        "<math.h>",
+        "<stdalign.h>",
+        "<string.h>",
+    )
 
     @classmethod
     def make(

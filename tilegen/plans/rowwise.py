@@ -14,7 +14,6 @@ from tilegen.schedules.rowwise import CUT, RING_THREADS, RowRegisters, held_byte
 from tilegen.schedules.rowwise import ring_resident, slot_bytes, slot_packs
 from tilegen.targets import CudaTarget
 
-
 # Registers of a thread that the ends of rows get.
 ENDS = 16
 
