@@ -66,21 +66,25 @@ def cover(rows: Sequence[Row], count: int, within: float = WITHIN) -> Cover:
         return min(sets, key=lambda c: (round(c.worst, 6), _capped(c.schedules, rows)))
     losses = {s: [min(loss(s, row), 1.0) for row in rows] for s in known}
 
-    def left(chosen: Sequence[str], more: str) -> tuple[int, float, float]:
-        best = [min(column) for column in zip(*(losses[s] for s in [*chosen, more]))]
+    def least(chosen: Sequence[str]) -> list[float]:
+        return [min(column) for column in zip([1.0] * len(rows), *(losses[s] for s in chosen))]
+
+    def left(base: Sequence[float], more: str) -> tuple[int, float, float]:
+        best = list(map(min, base, losses[more]))
         return sum(x > within for x in best), max(best), sum(best)
 
     chosen: list[str] = []
     while len(chosen) < count:
-        others = [s for s in known if s not in chosen]
-        chosen.append(min(others, key=lambda s: left(chosen, s)))
+        base = least(chosen)
+        chosen.append(min((s for s in known if s not in chosen), key=lambda s: left(base, s)))
     exchanged = True
     while exchanged:
         exchanged = False
         for old in list(chosen):
             rest = [s for s in chosen if s != old]
-            new = min((s for s in known if s not in rest), key=lambda s: left(rest, s))
-            if left(rest, new) < left(rest, old):
+            base = least(rest)
+            new = min((s for s in known if s not in rest), key=lambda s: left(base, s))
+            if left(base, new) < left(base, old):
                 chosen, exchanged = [*rest, new], True
     return judge([s for s in known if s in chosen], rows)
 
