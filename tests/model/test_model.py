@@ -119,6 +119,15 @@ def test_rows_that_tma_cannot_read_get_a_kernel_that_takes_them():
     assert not choose.takes(plain, made, H200, sizes)
 
 
+def test_an_array_of_blocks_is_as_long_as_its_blocks_are_many():
+    """A product of scaled blocks has arrays of which an extent follows from a size."""
+    spec = KernelSpec.make("scaled_gemm", "sm_90a", {})
+    takes = lambda k: choose.takes(
+        spec.schedule, spec.problem, H200, {"m": 64, "n": 128, "k": k}
+    )  # noqa: E731
+    assert takes(4096) and not takes(4095)
+
+
 def test_a_search_begins_with_the_models_best_and_leaves_out_the_hopeless():
     made = problem("sm_90a", dtype="bf16")
     sizes = {"m": 512, "n": 6144, "k": 4096}

@@ -16,7 +16,7 @@ from tilegen.errors import IllegalSchedule, UsageError
 from tilegen.model import gemm_cpu, gemm_cuda, gemm_cuda_space
 from tilegen.model.estimate import Estimate
 from tilegen.plans import make_plan
-from tilegen.problems.base import Problem
+from tilegen.problems.base import Problem, extent
 from tilegen.schedules.base import Schedule
 from tilegen.spec import KernelSpec
 from tilegen.targets import CudaTarget, Target
@@ -48,7 +48,7 @@ def _unit(schedule: Schedule, problem: Problem, where: Target) -> int:
 def takes(schedule: Schedule, problem: Problem, where: Target, sizes: Mapping[str, int]) -> bool:
     """Whether a schedule's kernel takes dense arrays of these sizes."""
     unit = _unit(schedule, problem, where)
-    inner = [sizes[t.dims[-1]] for t in problem.tensors() if len(t.dims) > 1]
+    inner = [extent(t.dims[-1], sizes) for t in problem.tensors() if len(t.dims) > 1]
     return unit == 1 or all(extent % unit == 0 for extent in inner)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 
+from tilegen.problems.base import extent
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.base import Schedule
 from tilegen.schedules.gemm_gemv import GemvGemm
@@ -28,7 +29,7 @@ LONG = 16384
 def aligned(problem: Gemm, sizes: Mapping[str, int]) -> bool:
     """Whether the rows of dense operands and results are multiples of 16 bytes."""
     for tensor in problem.tensors():
-        inner = sizes[tensor.dims[-1]] if tensor.dims else 1
+        inner = extent(tensor.dims[-1], sizes) if tensor.dims else 1
         if len(tensor.dims) > 1 and inner * tensor.dtype.bytes % 16:
             return False
     return True
