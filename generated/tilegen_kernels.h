@@ -46,7 +46,7 @@
 #include "cuda/column_sum_f32_p32x8_sm80.h"
 #include "cuda/columns_b70de2_f32_8x64_sm80.h"
 #include "cuda/cross_entropy_bf16_v32_sm90a.h"
-#include "cuda/gated_gemm_bf16_tn_128x128x64_s4_sm90a.h"
+#include "cuda/gated_gemm_bf16_tn_128x64x64_s6_c2_pp_sm90a.h"
 #include "cuda/gemm_bf16_tn_128x128x64_s6_c2_pp_sm90a.h"
 #include "cuda/gemm_bf16_tn_128x128x64_s7_c2_k4ws_sm90a.h"
 #include "cuda/gemm_bf16_tn_128x256x64_s4_c2_any_sm90a.h"

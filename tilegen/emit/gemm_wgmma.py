@@ -33,6 +33,8 @@ def context(plan: WgmmaGemmPlan) -> dict[str, Any]:
         "batch_argument": ", at.batch" if problem.batched else "",
         "batch_words": ["at.batch"] if problem.batched else [],
         "barrier_words": _barrier_words(plan),
+        # What a plan hides because consumers in turn do not read it: those that share a tile do.
+        **({"x_index": plan.x_index} if "x_index" in plan.hidden else {}),
         **_maps(plan, tiled),
         **(_values(plan, arrays) if plan.staged else {}),
         **_launch(plan, tensors.assignments(arrays, problem.scalars(), True)),

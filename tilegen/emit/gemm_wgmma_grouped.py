@@ -18,7 +18,6 @@ def context(plan: WgmmaGroupedGemmPlan) -> dict[str, Any]:
     return names | {
         "b_extents": "depth, n" if stored_k else "n, depth",
         "b_box_text": ", ".join(plan.b_box),
-        "x_index": plan.x_index,
         "y_index": plan.y_index,
         "map_element_type": plan.map_element,
     }

@@ -16,8 +16,8 @@ from tilegen.targets import CudaTarget
 class WgmmaGatedGemmPlan(WgmmaGemmPlan):
     """Numbers and names of `templates/cuda/gemm_wgmma.cu.j2`, which loads two right matrices."""
 
-    # What only a store from the registers uses.
-    hidden: ClassVar[frozenset[str]] = WgmmaGemmPlan.hidden | {"y_index"}
+    # What only consumers that share a tile, and a store from the registers, use.
+    hidden: ClassVar[frozenset[str]] = WgmmaGemmPlan.hidden | {"x_index", "y_index"}
 
     @classmethod
     def make(
@@ -27,7 +27,6 @@ class WgmmaGatedGemmPlan(WgmmaGemmPlan):
         plain = WgmmaGemmPlan.make(problem, schedule.like, target)
         values = {f.name: getattr(plain, f.name) for f in dataclasses.fields(plain)}
         columns = schedule.tile[1]
-        chunks = plain.mmas * columns // plain.chunk_n
         rows = "[kBlockN][kBlockK]" if plain.load_b == "load_k" else "[kBlockN / 64][kBlockK][64]"
         values |= {
             "schedule": schedule,
@@ -38,7 +37,5 @@ class WgmmaGatedGemmPlan(WgmmaGemmPlan):
             "b_shape": f"[2]{rows}",
             "load_b": f"{plain.load_b}_gated",
             "slice_n": columns // schedule.cluster,
-            "chunks": chunks,
-            "buffers": next(b for b in (plain.buffers, 2, 1) if chunks % b == 0 and b <= chunks),
         }
         return cls(**values)

@@ -183,14 +183,19 @@ class WgmmaGemm(Schedule):
         return self.mma_m if self.pingpong else self.mma_m // self.consumers
 
     @property
+    def columns(self) -> int:
+        """Columns of results that a tile has."""
+        return self.tile[1]
+
+    @property
     def chunk_n(self) -> int:
         """Columns of C that are staged at once: the widest swizzle span that divides the tile."""
-        return next(c for c in (64, 32, 16, 8, 1) if self.tile[1] % c == 0)
+        return next(c for c in (64, 32, 16, 8, 1) if self.columns % c == 0)
 
     @property
     def chunks(self) -> int:
         """Chunks of C that a consumer stages, one after the other, for each tile."""
-        return self.part // MMA_M * (1 if self.swap else self.tile[1] // self.chunk_n)
+        return self.part // MMA_M * (1 if self.swap else self.columns // self.chunk_n)
 
     def staged(self, problem: Gemm) -> bool:
         """Whether C is written through staging buffers: one result of 16 bits, from values alone."""

@@ -3,12 +3,12 @@
 //
 // Formula   c[m,n] = silu(gate) * acc where acc, gate = sums over k of A[m,k] * B[n,k], A[m,k] *
 //           G[n,k]
-// Schedule  128x128x64 s4
-// Inputs    437ecae09cea  (command, templates and emitter)
-// Body      bffeb1668bf5  (everything below this comment)
+// Schedule  128x64x64 s6 c2 pp
+// Inputs    4ec460de89cd  (command, templates and emitter)
+// Body      f96884a85fd6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
-#include "gated_gemm_bf16_tn_128x128x64_s4_sm90a.h"
+#include "gated_gemm_bf16_tn_128x64x64_s6_c2_pp_sm90a.h"
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -17,51 +17,55 @@
 #include <cstdio>
 #endif
 
-// A persistent kernel: a block stays on its processor and computes one 128 x 128 tile of the result
-// after the other.
+// A persistent kernel: a cluster of 2 blocks, one a processor, computes one 256 x 64 tile of the
+// result after the other. Its blocks lie one below the other in M and need the same columns of B
+// and of the gate: each loads 32 of them, and the copy engine (TMA) writes those into the shared
+// memory of all.
 //
 // One thread of a block is the producer: it has the copy engine load step after step of 64 along K,
-// and nothing else. 2 warpgroups are consumers: each multiplies 64 rows of every tile. Its operand
-// on the right is the columns of B beside those of the gate, so that a thread ends up with both
-// sums of each result, which the formula joins. wgmma reads both operands from shared memory and
-// keeps the sums in registers. Producer and consumers meet at two barriers for each of the 4 stages
-// of a ring:
+// and nothing else. Two warpgroups are consumers and take tiles in turn: while one multiplies, the
+// other writes the tile that it has finished. Its operand on the right is the columns of B beside
+// those of the gate, so that a thread ends up with both sums of each result, which the formula
+// joins. wgmma reads both operands from shared memory and keeps the sums in registers. Producer and
+// consumers meet at two barriers for each of the 6 stages of a ring:
 //
 //          wait: stage empty                  wait: stage full          its wgmmas have read it
 //    producer --------------> copy engine ---------------> consumers --------------> next stage
 //        ^                                                                 |
 //        +---------------------- arrive: stage empty ----------------------+
 //
-// The producer runs up to 4 steps ahead, through the end of a tile into the next, so that loads go
+// The producer runs up to 6 steps ahead, through the end of a tile into the next, so that loads go
 // on while a tile is written. A tile is written in chunks of 64 rows and 64 columns: through the
 // formula, by stmatrix into a staging buffer, and from there by TMA to memory, which nobody waits
 // for until the buffer is needed again. The kernel may start while the one before it in the stream
 // ends, and waits for its end before it reads or writes what others do.
 //
-// Shared memory: A 4 x 16384, B 4 x 32768, C 2 x 2 x 8192, barriers 64 bytes.
-namespace gated_gemm_bf16_tn_128x128x64_s4_sm90a {
+// Shared memory: A 6 x 16384, B 6 x 16384, C 2 x 2 x 8192, barriers 96 bytes.
+namespace gated_gemm_bf16_tn_128x64x64_s6_c2_pp_sm90a {
 
 // Schedule. Every other number in this file follows from these.
 constexpr int kBlockM = 128;   // rows of a tile
-constexpr int kBlockN = 128;   // columns of a tile
+constexpr int kBlockN = 64;    // columns of a tile
 constexpr int kBlockK = 64;    // depth of a step: 128 bytes, the span of the swizzle
-constexpr int kStages = 4;     // steps that shared memory holds
+constexpr int kStages = 6;     // steps that shared memory holds
 constexpr int kConsumers = 2;  // consumer warpgroups
-constexpr int kPart = 64;      // rows of a tile that one of them computes
-constexpr int kCluster = 1;    // blocks of a cluster, one below the other in M
+constexpr int kPart = 128;     // rows of a tile that one of them computes
+constexpr int kCluster = 2;    // blocks of a cluster, one below the other in M
 constexpr int kGroupM = 8;     // rows of tiles that are walked together
 
 // Derived.
-constexpr int kThreads = 128 * (1 + kConsumers);    // 384
-constexpr int kMmaK = 16;                           // depth of one wgmma, 32 bytes
-constexpr int kMmas = kPart / 64;                   // 1, wgmmas side by side in a consumer
-constexpr int kSums = 2 * kBlockN / 2;              // 128, sums of a wgmma that a thread holds
-constexpr int kStageBytes = (kBlockM + 2 * kBlockN) * 128;  // 49152
-constexpr int kChunkN = 64;                         // columns of C staged at once
-constexpr int kChunks = kMmas * kBlockN / kChunkN;  // 2, staged one after the other
-constexpr int kStagingRows = 64;                    // rows of C staged at once
-constexpr int kBuffers = 2;                         // staging buffers of a consumer
-constexpr int kPiece = 8;                           // elements of C in 16 bytes
+constexpr int kThreads = 128 * (1 + kConsumers);      // 384
+constexpr int kMmaK = 16;                             // depth of one wgmma, 32 bytes
+constexpr int kMmas = kPart / 64;                     // 2, wgmmas side by side in a consumer
+constexpr int kSums = 2 * kBlockN / 2;                // 64, sums of a wgmma that a thread holds
+constexpr int kStageBytes = (kBlockM + 2 * kBlockN) * 128;  // 32768
+constexpr int kSlice = kBlockN / kCluster;            // 32, columns of B that a block loads for all
+constexpr uint16_t kAllBlocks = (1 << kCluster) - 1;  // a bit for each block of the cluster
+constexpr int kChunkN = 64;                           // columns of C staged at once
+constexpr int kChunks = kMmas * kBlockN / kChunkN;    // 2, staged one after the other
+constexpr int kStagingRows = 64;                      // rows of C staged at once
+constexpr int kBuffers = 2;                           // staging buffers of a consumer
+constexpr int kPiece = 8;                             // elements of C in 16 bytes
 static_assert(kChunks % kBuffers == 0, "every tile starts with the first buffer");
 
 // Registers of a thread: a block starts with 168, and its 3 warpgroups trade them. The sum of what
@@ -76,6 +80,8 @@ constexpr int kNextB = 2;
 
 // Named barriers; 0 is __syncthreads.
 constexpr int kStagingBarrier = 1;  // and one more for each consumer
+constexpr int kTurnBarrier = 1 + kConsumers;  // and one more
+constexpr int kPair = 256;  // threads at a turn barrier: one warpgroup waits, the other arrives
 
 using Element = __nv_bfloat16;
 using Output = __nv_bfloat16;
@@ -83,7 +89,7 @@ using Sum = float;
 
 struct __align__(1024) SharedStorage {
   Element a[kStages][kBlockM * kBlockK];      // [kBlockM][kBlockK], 128-byte swizzle
-  Element b[kStages][2 * kBlockN * kBlockK];  // [2][kBlockN][kBlockK], 128-byte swizzle
+  Element b[kStages][2 * kBlockN * kBlockK];  // [2][kBlockN / 64][kBlockK][64], 128-byte swizzle
   Output c[kConsumers][kBuffers][kStagingRows * kChunkN];  // 128-byte swizzle
   uint64_t full[kStages];                     // the bytes of the step have arrived
   uint64_t empty[kStages];                    // every consumer has read the step
@@ -114,6 +120,11 @@ struct Ring {
       parity ^= 1;
     }
   }
+
+  __device__ __forceinline__ void skip(int steps) {
+    parity ^= (stage + steps) / kStages % 2;
+    stage = (stage + steps) % kStages;
+  }
 };
 
 __device__ __forceinline__ uint32_t shared_address(const void *pointer) {
@@ -128,15 +139,27 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *barrier, uin
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(bytes) : "memory");
 }
-__device__ __forceinline__ void mbarrier_arrive(uint64_t *barrier) {
-  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+// Arrive at the same barrier of another block of the cluster. No qualifier, on purpose: with
+// `.release.cluster` each step would drain the thread's memory traffic, where all that has to be
+// ordered are reads by wgmma, which have finished.
+__device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *barrier, uint32_t rank) {
+  asm volatile(
+      "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote]; }" ::"r"(shared_address(barrier)),
+      "r"(rank) : "memory");
 }
 __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
+__device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
 // Order this thread's ordinary writes to shared memory before reads by TMA or wgmma.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 // Wait until the phase of this parity has completed. A debug build names what has not come after
 // some two seconds, and stops.
@@ -172,6 +195,16 @@ __device__ __forceinline__ void tma_load(void *to, const CUtensorMap *map, uint6
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(to)),
       "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y) : "memory");
+}
+// The same into every block of the cluster that has its bit in `blocks`, at the same offset, and
+// counted by the barrier at the same offset.
+__device__ __forceinline__ void tma_load_multicast(void *to, const CUtensorMap *map,
+                                                   uint64_t *barrier, int x, int y,
+                                                   uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(to)),
+      "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "h"(blocks) : "memory");
 }
 // Copy a box from shared memory to a tensor map; what lies outside the tensor is not written.
 __device__ __forceinline__ void tma_store(const CUtensorMap *map, const void *from, int x, int y) {
@@ -215,17 +248,14 @@ __device__ __forceinline__ uint64_t describe(const void *operand) {
   constexpr uint64_t kStride = 1024ull / 16 << 32;  // from 8 rows of 128 bytes to the next 8
   return kSwizzle128 | kStride | (shared_address(operand) >> 4 & 0x3fff);
 }
-// d (+)= a * b, m64n256k16, both operands in shared memory; `accumulate` 0 overwrites d.
-__device__ __forceinline__ void wgmma(float (&d)[128], uint64_t a, uint64_t b, int accumulate) {
+// d (+)= a * b, m64n128k16, both operands in shared memory; `accumulate` 0 overwrites d.
+__device__ __forceinline__ void wgmma(float (&d)[64], uint64_t a, uint64_t b, int accumulate) {
   asm volatile(
-      "{ .reg .pred keep; setp.ne.b32 keep, %130, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,"
+      "{ .reg .pred keep; setp.ne.b32 keep, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,"
       "%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,"
       "%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,"
-      "%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"
-      "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,"
-      "%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,"
-      "%120,%121,%122,%123,%124,%125,%126,%127}, %128, %129, keep, 1, 1, 0, 0; }"
+      "%57,%58,%59,%60,%61,%62,%63}, %64, %65, keep, 1, 1, 0, 0; }"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
         "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
         "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
@@ -235,16 +265,7 @@ __device__ __forceinline__ void wgmma(float (&d)[128], uint64_t a, uint64_t b, i
         "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
         "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
         "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
-        "+f"(d[63]), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]),
-        "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]),
-        "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
-        "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]),
-        "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]), "+f"(d[97]),
-        "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]),
-        "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]),
-        "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]),
-        "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]), "+f"(d[121]),
-        "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
+        "+f"(d[63])
       : "l"(a), "l"(b), "r"(accumulate));
 }
 
@@ -255,7 +276,7 @@ __device__ __forceinline__ Position tile_position(const Shape &shape, int tile) 
   const int within = tile % (kGroupM * shape.tiles_n);
   const int rows = min(kGroupM, shape.tiles_m - group * kGroupM);
   const int column = within / rows;
-  const int tile_m = group * kGroupM + within % rows;
+  const int tile_m = (group * kGroupM + within % rows) * kCluster + blockIdx.x % kCluster;
   const int tile_n = group % 2 == 0 ? column : shape.tiles_n - 1 - column;
   return {tile_m * kBlockM, tile_n * kBlockN};
 }
@@ -267,6 +288,7 @@ __device__ __forceinline__ void produce(SharedStorage &shared, const CUtensorMap
   // A fresh mbarrier counts as having completed the phase before its first, so that in the first
   // round every stage is found empty, at parity 1.
   Ring ring = {0, 1};
+  const int slice = blockIdx.x % kCluster * kSlice;
   for (int tile = blockIdx.x / kCluster; tile < shape.tiles; tile += gridDim.x / kCluster) {
     const Position at = tile_position(shape, tile);
     for (int step = 0; step < shape.steps; ++step) {
@@ -277,23 +299,25 @@ __device__ __forceinline__ void produce(SharedStorage &shared, const CUtensorMap
       const int k = step * kBlockK;
       // A step of A, stored [m][k]: a box of kBlockM rows of 128 bytes.
       tma_load(shared.a[ring.stage], map_a, full, k, at.m);
-      // Steps of B and of the gate, stored [n][k]: boxes of kBlockN rows of 128 bytes.
-      tma_load(shared.b[ring.stage], map_b, full, k, at.n);
-      tma_load(&shared.b[ring.stage][kBlockN * kBlockK], map_gate, full, k, at.n);
+      // Steps of B and of the gate, stored [n][k]: this block's slices of their rows.
+      Element *b = &shared.b[ring.stage][slice * kBlockK], *gate = b + kBlockN * kBlockK;
+      tma_load_multicast(b, map_b, full, k, at.n + slice, kAllBlocks);
+      tma_load_multicast(gate, map_gate, full, k, at.n + slice, kAllBlocks);
       ring.advance();
     }
   }
 }
 
-// Tell the producer that this warpgroup has read a stage.
+// Tell the producers of the cluster that this warpgroup has read a stage: thread i tells block i.
 __device__ __forceinline__ void release(SharedStorage &shared, int stage) {
-  if (threadIdx.x % 128 == 0) { mbarrier_arrive(&shared.empty[stage]); }
+  const uint32_t thread = threadIdx.x % 128;
+  if (thread < kCluster) { mbarrier_arrive_cluster(&shared.empty[stage], thread); }
 }
 
 // Consumer: multiply the steps of K for kPart rows of the tile, from `first` on. One step's
 // wgmmas stay in flight: its stage goes back to the producer when the next step has been issued.
 __device__ __forceinline__ void multiply(SharedStorage &shared, Ring &ring, int steps, int first,
-                                         Sum (&sums)[kMmas][kSums]) {
+                                         int other_turn, Sum (&sums)[kMmas][kSums]) {
   if (steps == 0) {
     // No wgmma overwrites the sums: they are 0.
 #pragma unroll
@@ -319,6 +343,8 @@ __device__ __forceinline__ void multiply(SharedStorage &shared, Ring &ring, int 
     previous = ring.stage;
     ring.advance();
   }
+  // The other warpgroup may issue its wgmmas.
+  named_barrier_arrive(other_turn, kPair);
   wgmma_wait<0>();
   if (steps > 0) { release(shared, previous); }
 }
@@ -415,15 +441,26 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const CUtensor
   }
 }
 
-// Consumers: all warpgroups take each tile, and each computes kPart of its rows.
+// Consumers: the two warpgroups take tiles in turn. The one whose turn it is multiplies; the other
+// writes its tile meanwhile. A consumer skips the steps of the tiles that are not its own.
 __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap *map_c,
                                         const Epilogue &e, const Shape &shape, int consumer) {
+  const int my_turn = kTurnBarrier + consumer, other_turn = kTurnBarrier + 1 - consumer;
   Ring ring = {0, 0};
-  for (int tile = blockIdx.x / kCluster; tile < shape.tiles; tile += gridDim.x / kCluster) {
-    Position at = tile_position(shape, tile);
-    at.m += consumer * kPart;
+  ring.skip(consumer * shape.steps);
+  // The first turn is that of consumer 0.
+  if (consumer == 1) {
+    named_barrier_arrive(other_turn, kPair);
+  }
+  const int stride = gridDim.x / kCluster;
+  for (int tile = blockIdx.x / kCluster + consumer * stride; tile < shape.tiles;
+       tile += 2 * stride) {
+    const Position at = tile_position(shape, tile);
     Sum sums[kMmas][kSums];
-    multiply(shared, ring, shape.steps, consumer * kPart, sums);
+    // The other warpgroup has issued its last wgmma.
+    named_barrier_sync(my_turn, kPair);
+    multiply(shared, ring, shape.steps, 0, other_turn, sums);
+    ring.skip(shape.steps);
     store_tile(shared, map_c, e, shape, at, consumer, sums);
   }
   // The last stores still read shared memory, which ends with the block.
@@ -432,8 +469,8 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
   }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
-    tilegen_gated_gemm_bf16_tn_128x128x64_s4_sm90a_tiles(
+extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
+    tilegen_gated_gemm_bf16_tn_128x64x64_s6_c2_pp_sm90a_tiles(
         const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
         const __grid_constant__ CUtensorMap map_gate, const __grid_constant__ CUtensorMap map_c,
         const Shape shape, const Epilogue e) {
@@ -444,13 +481,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map_gate) : "memory");
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
-      mbarrier_init(&shared.empty[stage], kConsumers);
+      mbarrier_init(&shared.empty[stage], kCluster);
     }
-    // The copy engine sees the barriers as initialised.
+    // The copy engine and the other blocks of the cluster see the barriers as initialised.
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   // Nobody uses a barrier before it is initialised.
-  __syncthreads();
+  cluster_sync();
 
   // What the kernels before this one in the stream wrote is visible; nothing of it was read so far.
   // The next kernel may start on processors that this one no longer fills.
@@ -467,9 +504,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kConsumerRegisters));
     consume(shared, &map_c, e, shape, warpgroup - 1);
   }
+  // No block leaves while another may still arrive at its barriers or write to its memory.
+  cluster_sync();
 }
 
-}  // namespace gated_gemm_bf16_tn_128x128x64_s4_sm90a
+}  // namespace gated_gemm_bf16_tn_128x64x64_s6_c2_pp_sm90a
 
 #ifndef TILEGEN_DEVICE_ONLY
 
@@ -501,7 +540,7 @@ static cudaError_t encode_map(CUtensorMap *map, const void *address, int64_t col
 // How many parts of the given extent cover a size.
 static int parts(int64_t size, int64_t part) { return static_cast<int>((size + part - 1) / part); }
 
-extern "C" int tilegen_gated_gemm_bf16_tn_128x128x64_s4_sm90a_supports(
+extern "C" int tilegen_gated_gemm_bf16_tn_128x64x64_s6_c2_pp_sm90a_supports(
     int64_t m, int64_t n, int64_t k,
     const void *a, int64_t lda,
     const void *b, int64_t ldb,
@@ -523,26 +562,26 @@ extern "C" int tilegen_gated_gemm_bf16_tn_128x128x64_s4_sm90a_supports(
   return 0;
 }
 
-extern "C" cudaError_t tilegen_gated_gemm_bf16_tn_128x128x64_s4_sm90a(
+extern "C" cudaError_t tilegen_gated_gemm_bf16_tn_128x64x64_s6_c2_pp_sm90a(
     int64_t m, int64_t n, int64_t k,
     const void *a, int64_t lda,
     const void *b, int64_t ldb,
     const void *b_gate, int64_t ld_b_gate,
     void *c, int64_t ldc,
     cudaStream_t stream) {
-  const int refusal = tilegen_gated_gemm_bf16_tn_128x128x64_s4_sm90a_supports(
+  const int refusal = tilegen_gated_gemm_bf16_tn_128x64x64_s6_c2_pp_sm90a_supports(
       m, n, k, a, lda, b, ldb, b_gate, ld_b_gate, c, ldc);
   if (refusal != 0) { return cudaErrorInvalidValue; }
   // Nothing to write: no launch, and no error.
   if (m == 0 || n == 0) { return cudaSuccess; }
-  using namespace gated_gemm_bf16_tn_128x128x64_s4_sm90a;
-  const auto kernel = tilegen_gated_gemm_bf16_tn_128x128x64_s4_sm90a_tiles;
+  using namespace gated_gemm_bf16_tn_128x64x64_s6_c2_pp_sm90a;
+  const auto kernel = tilegen_gated_gemm_bf16_tn_128x64x64_s6_c2_pp_sm90a_tiles;
   CUtensorMap map_a = {}, map_b = {}, map_gate = {}, map_c = {};
   int device = 0, processors = 0;
   const cudaError_t errors[] = {
       encode_map(&map_a, a, k, m, lda, kBlockK, kBlockM),
-      encode_map(&map_b, b, k, n, ldb, kBlockK, kBlockN),
-      encode_map(&map_gate, b_gate, k, n, ld_b_gate, kBlockK, kBlockN),
+      encode_map(&map_b, b, k, n, ldb, kBlockK, kSlice),
+      encode_map(&map_gate, b_gate, k, n, ld_b_gate, kBlockK, kSlice),
       encode_map(&map_c, c, n / kPiece * kPiece, m, ldc, kChunkN, kStagingRows),
       cudaGetDevice(&device),
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),

@@ -3,13 +3,13 @@
 //
 // Formula   c[m,n] = silu(gate) * acc where acc, gate = sums over k of A[m,k] * B[n,k], A[m,k] *
 //           G[n,k]
-// Schedule  128x128x64 s4
-// Inputs    437ecae09cea  (command, templates and emitter)
-// Body      5e64fdbbedae  (everything below this comment)
+// Schedule  128x64x64 s6 c2 pp
+// Inputs    4ec460de89cd  (command, templates and emitter)
+// Body      f18bd58d745a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
-#ifndef TILEGEN_GATED_GEMM_BF16_TN_128X128X64_S4_SM90A_H
-#define TILEGEN_GATED_GEMM_BF16_TN_128X128X64_S4_SM90A_H
+#ifndef TILEGEN_GATED_GEMM_BF16_TN_128X64X64_S6_C2_PP_SM90A_H
+#define TILEGEN_GATED_GEMM_BF16_TN_128X64X64_S6_C2_PP_SM90A_H
 
 #include <cuda_runtime_api.h>
 #include <stdint.h>
@@ -35,7 +35,7 @@ extern "C" {
  *   cudaSuccess once the kernel is enqueued, cudaErrorInvalidValue for a call that the function
  *   below refuses, or the error of the launch.
  */
-cudaError_t tilegen_gated_gemm_bf16_tn_128x128x64_s4_sm90a(
+cudaError_t tilegen_gated_gemm_bf16_tn_128x64x64_s6_c2_pp_sm90a(
     int64_t m, int64_t n, int64_t k,
     const void *a, int64_t lda,
     const void *b, int64_t ldb,
@@ -51,7 +51,7 @@ cudaError_t tilegen_gated_gemm_bf16_tn_128x128x64_s4_sm90a(
  *   4 a size is above 2147482624, the reach of the copy engine's coordinates
  *   5 a, b, b_gate, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
-int tilegen_gated_gemm_bf16_tn_128x128x64_s4_sm90a_supports(
+int tilegen_gated_gemm_bf16_tn_128x64x64_s6_c2_pp_sm90a_supports(
     int64_t m, int64_t n, int64_t k,
     const void *a, int64_t lda,
     const void *b, int64_t ldb,
