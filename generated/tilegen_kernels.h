@@ -51,6 +51,7 @@
 #include "cuda/gemm_bf16_tn_128x128x64_s7_c2_k4ws_sm90a.h"
 #include "cuda/gemm_bf16_tn_128x256x64_s4_c2_any_sm90a.h"
 #include "cuda/gemm_bf16_tn_128x256x64_s4_c2_sm90a.h"
+#include "cuda/gemm_bf16_tn_128x256x64_s4_sk_sm90a.h"
 #include "cuda/gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a.h"
 #include "cuda/gemm_bf16_tn_bias_gemv_m1_n2_w8_sm80.h"
 #include "cuda/gemm_bf16_tn_blas_128x128x32_s4_sm80.h"

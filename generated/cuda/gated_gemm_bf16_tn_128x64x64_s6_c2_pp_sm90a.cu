@@ -4,7 +4,7 @@
 // Formula   c[m,n] = silu(gate) * acc where acc, gate = sums over k of A[m,k] * B[n,k], A[m,k] *
 //           G[n,k]
 // Schedule  128x64x64 s6 c2 pp
-// Inputs    4ec460de89cd  (command, templates and emitter)
+// Inputs    2f083811a35c  (command, templates and emitter)
 // Body      f96884a85fd6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

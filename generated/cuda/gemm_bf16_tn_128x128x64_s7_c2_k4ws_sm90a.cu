@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s7 c2 k4ws
-// Inputs    da0cacc2c658  (command, templates and emitter)
+// Inputs    3fd74adc1657  (command, templates and emitter)
 // Body      742a78a85322  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

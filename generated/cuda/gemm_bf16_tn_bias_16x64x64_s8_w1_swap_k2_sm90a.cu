@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    a4dbc2934b48  (command, templates and emitter)
+// Inputs    0d96b428c644  (command, templates and emitter)
 // Body      3dc5125f0d4c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

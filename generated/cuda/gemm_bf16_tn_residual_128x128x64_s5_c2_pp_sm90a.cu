@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s5 c2 pp
-// Inputs    90b5081f985c  (command, templates and emitter)
+// Inputs    2113f1e0679f  (command, templates and emitter)
 // Body      46cc82ae8498  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    5d07dbdeeff2  (command, templates and emitter)
+// Inputs    71d564945b75  (command, templates and emitter)
 // Body      6c4d25f3ec0a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

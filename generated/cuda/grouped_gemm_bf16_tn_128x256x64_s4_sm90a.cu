@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[g,n,k], row m of group g
 // Schedule  128x256x64 s4
-// Inputs    0487a3d097ef  (command, templates and emitter)
+// Inputs    56f0c9b289ac  (command, templates and emitter)
 // Body      d9740bb9eda5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

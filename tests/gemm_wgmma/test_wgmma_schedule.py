@@ -47,6 +47,9 @@ def text(**options: str) -> str:
         ({"tile": "64x64x64", "split": "65", "workspace": "true"}, ["2 to 64 parts", "65"]),
         ({"tile": "64x64x64", "workspace": "true"}, ["2 to 64 parts", "not 1"]),
         ({"split": "2", "workspace": "true", "repack": "true"}, ["copied operands"]),
+        ({"stream": "true", "split": "2", "cluster": "1"}, ["at run time", "--split 2"]),
+        ({"stream": "true", "pingpong": "true", "tile": "128x128x64"}, ["take turns"]),
+        ({"stream": "true", "repack": "true"}, ["copied operands"]),
         ({"resident": "2"}, ["2 consumers", "one consumer"]),
         ({"tile": "64x256x64", "consumers": "1", "resident": "2"}, ["128 registers", "160", "128"]),
         ({"tile": "64x64x64", "stages": "8", "resident": "2"}, ["115712", "in a block of 2"]),
@@ -78,6 +81,7 @@ def test_other_targets_and_types_are_refused():
         {"tile": "192x128x64", "epilogue": "residual"},
         {"tile": "128x64x64", "stages": "5"},
         {"pingpong": "false", "stages": "4"},
+        {"stream": "true", "tile": "64x16x64", "resident": "2"},
     ],
     ids=str,
 )

@@ -77,7 +77,8 @@ def test_on_a_gpu_the_tile_follows_the_rows(m):
 
 
 def test_few_tiles_and_a_long_sum_split_k():
-    assert best("sm_90a", (64, 512, 65536), dtype="bf16").split > 1
+    chosen = best("sm_90a", (64, 512, 65536), dtype="bf16")
+    assert chosen.split > 1 or chosen.stream
     assert best("sm_90a", (4096, 4096, 4096), dtype="bf16").split == 1
 
 

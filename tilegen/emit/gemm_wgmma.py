@@ -13,6 +13,17 @@ from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_wgmma import SPAN_BYTES
 from tilegen.values import F32
 
+# How the producer comes from tile to tile, or from piece to piece where tiles are cut.
+_TILE_WALK = (
+    "for (int tile = blockIdx.x / kCluster; tile < shape.tiles; tile += gridDim.x / kCluster) {",
+    "  const Position at = tile_position(shape, tile);",
+)
+_STREAM_WALK = (
+    "Walk walk(shape);",
+    "for (Piece piece; walk.next(shape, piece);) {",
+    "  const Position at = tile_position(shape, piece.tile);",
+)
+
 
 def context(plan: WgmmaGemmPlan) -> dict[str, Any]:
     """Template names of the epilogue as a function of values, and of what its kernel is given."""
@@ -30,6 +41,8 @@ def context(plan: WgmmaGemmPlan) -> dict[str, Any]:
             else " * kParts" if plan.parts_of_k > 1 else ""
         ),
         "sum_bytes": 4,
+        "tile_walk": _STREAM_WALK if plan.stream else _TILE_WALK,
+        "workspace_sizes": [s.name for s in problem.sizes()],
         "batch_argument": ", at.batch" if problem.batched else "",
         "batch_words": ["at.batch"] if problem.batched else [],
         "barrier_words": _barrier_words(plan),
@@ -224,6 +237,8 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
     what, how, given = ("e", "const Epilogue &e", "epilogue")
     if plan.parts_of_k > 1:
         what, how, given = ("workspace", "Sum *workspace", "static_cast<Sum *>(workspace)")
+    # And, where tiles are cut, where their sums meet.
+    meets = ["workspace"] if plan.stream else []
     return {
         "map_declarations": [f"{m} = {{}}" for m in maps],
         "load_maps": loads,
@@ -234,6 +249,7 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
             shared,
             *(map_parameters[m] for m in [*stores, *operand]),
             how,
+            *(f"const Workspace &{name}" for name in meets),
             *scales,
             "const Shape &shape",
             "int consumer",
@@ -242,6 +258,7 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
             "shared",
             *(f"&{m}" for m in [*stores, *operand]),
             what,
+            *meets,
             *(["scales"] if scales else []),
             "shape",
             "warpgroup - 1",
@@ -273,10 +290,12 @@ def _launch(plan: WgmmaGemmPlan, values: list[str]) -> dict[str, Any]:
             *(f"const __grid_constant__ CUtensorMap {m}" for m in maps),
             "const Shape shape",
             how.replace("&", ""),
+            *(f"const Workspace {name}" for name in meets),
             *(["const Scales scales"] if scales else []),
         ],
         "launch_arguments": [
             *("&config", "kernel", *maps, "shape", given),
+            *("space" for _ in meets),
             *(["scales"] if scales else []),
         ],
         "epilogue_values": [v.split(" = ", 1)[1] for v in values]

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from tilegen.model.devices import DEVICES
 from tilegen.model.estimate import Estimate, Term
 from tilegen.model.gemm_cuda_call import Call, Tiles, call_of, travel
+from tilegen.model.gemm_cuda_stream import Shares
 from tilegen.plans.base import ceil_div
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.base import Schedule
@@ -82,6 +83,10 @@ def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
     together = schedule.cluster if not schedule.workspace else 1
     tiles = Tiles.of(call, bm, bn, together, schedule.split, schedule.resident)
     steps = ceil_div(ceil_div(call.k, bk), schedule.split)
+    stored_tiles, why = tiles.waves, tiles.why()
+    shares = Shares.at(schedule, call) if schedule.stream else None
+    if shares and shares.cuts:
+        tiles, steps, why = shares.as_tiles(schedule, call), shares.steps, shares.why()
     # One wgmma reads 32 bytes of K of its 64 rows and of its columns out of shared memory.
     products = bm * bn * bk * size / 2 / call.device.tensor
     reads = schedule.mma_m / 64 * (SPAN_BYTES / 32) * (64 + schedule.mma_n) * 32 / SHARED
@@ -95,11 +100,9 @@ def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
     coupled = schedule.cluster > 1 and (bm <= 64 or bn // schedule.cluster < 64)
     slow = COUPLED if coupled else 1.0
     terms = [
-        Term(
-            "matrix units", cycles / clock / 1e9 * slow * (PHANTOM if phantom else 1), tiles.why()
-        ),
+        Term("matrix units", cycles / clock / 1e9 * slow * (PHANTOM if phantom else 1), why),
         *travel(call, tiles, steps, (bm + bn) * bk * size * slow, shared, lines),
-        _outside(schedule, call, steps),
+        _outside(schedule, call, ceil_div(ceil_div(call.k, bk), schedule.split)),
         Term(
             "latency",
             tiles.waves * steps * STEP / (schedule.stages - 1) / 1e9,
@@ -107,13 +110,15 @@ def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
         ),
         call.memory(tiles.active * (schedule.stages - 1) * schedule.stage_bytes(), tail=tiles.tail),
     ]
-    hidden = schedule.pingpong or tiles.waves == 1
+    hidden = schedule.pingpong or stored_tiles == 1
     stored = bm * bn * call.problem.out_dtype.bytes
     rate = STORE * schedule.chunk_n / 64 if schedule.staged(call.problem) else SCATTER
-    results = (1 if hidden else tiles.waves) * (RESULTS + stored / rate)
+    results = (1 if hidden else stored_tiles) * (RESULTS + stored / rate)
     start = LAUNCH + (CLUSTER if schedule.cluster > 1 else 0)
     terms.append(Term("start", start / 1e9, "launch and first fill", overlaps=False))
     terms.append(Term("results", results / 1e9, "that no other tile hides", overlaps=False))
+    if shares and shares.cuts:
+        terms.append(shares.exchange(schedule))
     if schedule.split > 1:
         terms.append(_exchange(schedule, call, tiles))
     if schedule.repack:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 
+from tilegen.model.gemm_cuda_call import call_of
+from tilegen.model.gemm_cuda_stream import Shares
 from tilegen.problems.base import extent
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.base import Schedule
@@ -45,6 +47,7 @@ def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> It
     """Schedules worth an estimate at these sizes, before the legality rules."""
     m, n, k = (max(1, sizes[name]) for name in ("m", "n", "k"))
     if WgmmaGemm.accepts(problem, where) is None:
+        yield from _streams(problem, where, sizes)
         depth = SPAN_BYTES // problem.storage.bytes
         repack = not aligned(problem, sizes)
         made = lambda **given: _with(problem, where, tuple(given.items()))  # noqa: E731
@@ -81,6 +84,25 @@ def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> It
     for cls in (MmaGemm, SimtGemm):
         if cls.accepts(problem, where) is None:
             yield from _of_any_size(cls, problem, where)
+
+
+def _streams(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> Iterator[WgmmaGemm]:
+    """Schedules that share the steps of K evenly, where that cuts tiles at all."""
+    if not aligned(problem, sizes) or problem.row_reductions:
+        return
+    call = call_of(problem, where, tuple(sizes.items()))
+    depth = SPAN_BYTES // problem.storage.bytes
+    forms = [(tile, False, cluster, 1) for tile in _TILES for cluster in (1, 2)]
+    forms += [((64, n), False, 1, resident) for n in (16, 32, 64) for resident in (2, 3)]
+    if call.m <= 128:
+        rows = next(r for r in (16, 32, 64, 128) if r >= call.m)
+        forms += [((rows, n), True, 1, 1) for n in (64, 128)] + [((rows, 64), True, 1, 2)]
+    for (bm, bn), swap, cluster, resident in forms:
+        given = {"tile": Tile((bm, bn, depth)), "cluster": cluster, "swap": swap}
+        given |= {"resident": resident, "stream": True}
+        schedule = _with(problem, where, tuple(given.items()))
+        if Shares.at(schedule, call).cuts:
+            yield schedule
 
 
 @functools.lru_cache(maxsize=64)

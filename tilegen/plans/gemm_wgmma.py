@@ -10,7 +10,11 @@ from tilegen.plans.base import Fact, Plan, Refusal
 from tilegen.plans.gemm import gemm_facts
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_wgmma import MMA_M, SPAN_BYTES, WgmmaGemm
+from tilegen.schedules.gemm_wgmma_rules import LEAST_SHARE
 from tilegen.targets import CudaTarget
+
+# Sums that a thread requests from the workspace at once.
+SUMS_IN_FLIGHT = 64
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,13 @@ class WgmmaGemmPlan(Plan):
     cluster: int
     split: int
     parts_of_k: int
+    stream: int
+    least_share: int
+    few_steps: int
+    fours: int
+    sums_ahead: int
     resident: int
+    resident_factor: str
     blocks: int
     cluster_purpose: str
     rows_of_cluster: str
@@ -171,7 +181,14 @@ class WgmmaGemmPlan(Plan):
             cluster=schedule.cluster,
             split=schedule.cluster_split,
             parts_of_k=parts_of_k,
+            stream=int(schedule.stream),
+            least_share=LEAST_SHARE,
+            few_steps=LEAST_SHARE // 2,
+            fours=schedule.accumulators // 4,
+            # Loads of several clusters' sums, together as many as hide the way to L2 and back.
+            sums_ahead=max(1, SUMS_IN_FLIGHT // schedule.accumulators),
             resident=schedule.resident,
+            resident_factor=" * kResident" if schedule.resident > 1 else "",
             blocks=schedule.cluster * schedule.cluster_split,
             cluster_purpose=(
                 "which share the steps of K" if in_cluster else "one below the other in M"
@@ -265,7 +282,7 @@ class WgmmaGemmPlan(Plan):
     @property
     def uses_workspace(self) -> bool:
         """Whether operands may have to be copied first, or parts of K or of rows meet in memory."""
-        return bool(self.repacks or self.reduces) or self.parts_of_k > 1
+        return bool(self.repacks or self.reduces or self.stream) or self.parts_of_k > 1
 
     @property
     def unit(self) -> int:

@@ -30,6 +30,7 @@ class WgmmaGroupedGemmPlan(WgmmaGemmPlan):
         "repacked_extent",
         "rows_of_cluster",
         "tile_m",
+        "resident_factor",
         "x_index",
         "y_index",
     }

@@ -66,6 +66,8 @@ def descriptors(a_k: bool, b_k: bool, block_k: int) -> tuple[tuple[str, int, str
 def consume(schedule: WgmmaGemm) -> str:
     if schedule.cluster_split > 1:
         return "split"
+    if schedule.stream:
+        return "stream"
     return "pingpong" if schedule.pingpong else "cooperative"
 
 
@@ -117,7 +119,7 @@ def store(problem: Gemm, schedule: WgmmaGemm, staged: bool, tiled: str) -> str:
 def barrier_primitives(schedule: WgmmaGemm, staged: bool) -> tuple[str, ...]:
     names = ["shared_address", "mbarrier_init", "mbarrier_arrive_expect_tx"]
     names.append("mbarrier_arrive_cluster" if schedule.cluster > 1 else "mbarrier_arrive")
-    names += ["named_barrier_sync"] if staged or schedule.pingpong else []
+    names += ["named_barrier_sync"] if staged or schedule.pingpong or schedule.stream else []
     names += ["named_barrier_arrive"] if schedule.pingpong else []
     names += ["fence_proxy_async"] if staged and not schedule.repack else []
     in_cluster = schedule.cluster_split > 1

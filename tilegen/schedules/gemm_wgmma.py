@@ -71,6 +71,12 @@ class WgmmaGemm(Schedule):
         "more or larger parts than a cluster holds.",
         kind=bool,
     )
+    stream: bool = option(
+        False,
+        "Stream-K: tiles that fill no whole wave are cut, and clusters share their steps of K evenly; their sums "
+        "meet in a workspace. For a last wave that is nearly empty, and for few tiles.",
+        kind=bool,
+    )
     resident: int = option(
         1,
         "Blocks on a processor at once, so that one loads while another starts or writes; for small tiles.",
@@ -129,7 +135,7 @@ class WgmmaGemm(Schedule):
             return made
         rest: dict[str, Any] = {}
         turns = made.mma_m == 128 and made.mma_n <= 128 and not made.swap and made.split == 1
-        turns = turns and not made.promotes(problem)
+        turns = turns and not made.promotes(problem) and not made.stream
         rest["pingpong"] = turns and given.get("consumers", 2) == 2
         by_rows = {64: 1, 192: 3}.get(made.mma_m, 2)
         rest["consumers"] = 2 if given.get("pingpong", rest["pingpong"]) else by_rows
@@ -305,6 +311,8 @@ class WgmmaGemm(Schedule):
             words.append("swap")
         if self.split != 1:
             words.append(f"k{self.split}{'ws' if self.workspace else ''}")
+        if self.stream:
+            words.append("sk")
         if self.resident != 1:
             words.append(f"r{self.resident}")
         if self.repack:
@@ -329,3 +337,7 @@ class WgmmaGemm(Schedule):
             shapes, (3, 4, 5, 6, 8), (1, 2), (8, 16)
         ):
             yield cls(Tile((bm, bn, depth)), stages, consumers, cluster, turns, group=group)
+            if not turns:
+                yield cls(
+                    Tile((bm, bn, depth)), stages, consumers, cluster, stream=True, group=group
+                )

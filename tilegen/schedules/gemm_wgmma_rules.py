@@ -47,6 +47,8 @@ ROLES = {1: Roles(255, 255, 255), 2: Roles(168, 40, 232), 3: Roles(128, 32, 160)
 # Registers of a processor, and parts of K that a workspace may hold.
 REGISTERS = 65536
 MOST_PARTS = 64
+# Stream-K: steps of K that a cluster takes at least, and that cutting tiles has to save.
+LEAST_SHARE = 8
 
 
 def roles(consumers: int, resident: int) -> Roles:
@@ -127,6 +129,16 @@ def of_shape(schedule: WgmmaGemm, problem: Gemm) -> list[Violation]:
         "that take turns",
     )
     rule(
+        not schedule.stream or schedule.split == 1,
+        "stream",
+        f"stream-K decides at run time how many parts of K there are: leave out --split {schedule.split}",
+    )
+    rule(
+        not (schedule.stream and (schedule.pingpong or schedule.repack)),
+        "stream",
+        "tiles are not cut where consumers take turns, nor where the workspace holds copied operands",
+    )
+    rule(
         1 <= schedule.resident <= 4 and (schedule.resident == 1 or schedule.consumers == 1),
         "resident",
         f"{schedule.resident} blocks of {schedule.consumers} consumers on a processor; 1 to 4 are allowed, "
@@ -149,7 +161,7 @@ def of_shape(schedule: WgmmaGemm, problem: Gemm) -> list[Violation]:
         "spread over 4 warps",
     )
     rule(
-        not (problem.row_reductions and (schedule.workspace or schedule.copies)),
+        not (problem.row_reductions and (schedule.workspace or schedule.stream or schedule.copies)),
         "workspace",
         "the workspace holds what is reduced of rows: it does not also hold parts of K or copied operands",
     )
