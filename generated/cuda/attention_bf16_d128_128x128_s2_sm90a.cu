@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    cb3069a63a61  (command, templates and emitter)
-// Body      7aedd3be68ea  (everything below this comment)
+// Inputs    b3eab09edede  (command, templates and emitter)
+// Body      5080cf3be49f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_128x128_s2_sm90a.h"
@@ -490,7 +490,7 @@ __device__ __forceinline__ void softmax(Rows &rows, float factor, float (&correc
   }
 }
 
-// The same in fewer instructions, by the maximum of the blocks before: most blocks hold no score
+// A softmax in fewer instructions, by the maximum of the blocks before: most blocks hold no score
 // far above it. Where one does, and in rows without a base, weights are so large that their sum
 // over this thread's columns is above kMostWeight or no number: then false.
 template <bool kMasked>

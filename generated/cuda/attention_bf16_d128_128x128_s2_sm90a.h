@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    cb3069a63a61  (command, templates and emitter)
+// Inputs    b3eab09edede  (command, templates and emitter)
 // Body      83ebfc9c10a1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    fbc4c7140fa4  (command, templates and emitter)
-// Body      fdfed6b087b9  (everything below this comment)
+// Inputs    6865884e2bfd  (command, templates and emitter)
+// Body      43198f8b9539  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_causal_lse_128x128_s2_sm90a.h"
@@ -498,7 +498,7 @@ __device__ __forceinline__ void softmax(Rows &rows, float factor, float (&correc
   }
 }
 
-// The same in fewer instructions, by the maximum of the blocks before: most blocks hold no score
+// A softmax in fewer instructions, by the maximum of the blocks before: most blocks hold no score
 // far above it. Where one does, and in rows without a base, weights are so large that their sum
 // over this thread's columns is above kMostWeight or no number: then false.
 template <bool kMasked>

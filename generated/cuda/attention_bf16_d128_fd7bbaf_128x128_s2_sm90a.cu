@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i and i - j < window) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    8061d7de05e8  (command, templates and emitter)
-// Body      06dae5beaafc  (everything below this comment)
+// Inputs    df2960108112  (command, templates and emitter)
+// Body      d4e1f79bb579  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_fd7bbaf_128x128_s2_sm90a.h"
@@ -505,7 +505,7 @@ __device__ __forceinline__ void softmax(Rows &rows, float factor, float (&correc
   }
 }
 
-// The same in fewer instructions, by the maximum of the blocks before: most blocks hold no score
+// A softmax in fewer instructions, by the maximum of the blocks before: most blocks hold no score
 // far above it. Where one does, and in rows without a base, weights are so large that their sum
 // over this thread's columns is above kMostWeight or no number: then false.
 template <bool kMasked>
