@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    b3eab09edede  (command, templates and emitter)
+// Inputs    7d2f10682f51  (command, templates and emitter)
 // Body      83ebfc9c10a1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
