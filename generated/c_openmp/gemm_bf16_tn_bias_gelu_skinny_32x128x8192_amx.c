@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 32x128x8192
-// Inputs    7a1dfec3e64b  (command, templates and emitter)
+// Inputs    d8c9636858cf  (command, templates and emitter)
 // Body      a68c01e01d23  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
