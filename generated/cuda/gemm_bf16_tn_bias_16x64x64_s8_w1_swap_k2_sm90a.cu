@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    10cbf7bf2718  (command, templates and emitter)
-// Body      93ae5abc81b7  (everything below this comment)
+// Inputs    d7af963fca0d  (command, templates and emitter)
+// Body      bc4ab3ad9013  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a.h"
@@ -177,6 +177,15 @@ __device__ __forceinline__ void tma_load(void *to, const CUtensorMap *map, uint6
       " [%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(to)),
       "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y) : "memory");
 }
+// The same with a policy for what L2 keeps of it.
+__device__ __forceinline__ void tma_load_streamed(void *to, const CUtensorMap *map,
+                                                  uint64_t *barrier, int x, int y,
+                                                  uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(to)),
+      "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "l"(policy) : "memory");
+}
 // Copy a box from shared memory to a tensor map; what lies outside the tensor is not written.
 __device__ __forceinline__ void tma_store(const CUtensorMap *map, const void *from, int x, int y) {
   asm volatile(
@@ -249,6 +258,17 @@ __device__ __forceinline__ int first_step(const Shape &shape, int part) {
   return static_cast<int>(static_cast<int64_t>(shape.steps) * part / kCluster);
 }
 
+// What L2 does with B: where one row of tiles covers M, nobody reads it again, and it leaves first.
+__device__ __forceinline__ uint64_t policy_of_b(const Shape &shape) {
+  uint64_t policy;
+  if (shape.tiles_m == 1) {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+  } else {
+    asm("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(policy));
+  }
+  return policy;
+}
+
 // Producer: one thread keeps the ring of stages full, tile after tile.
 __device__ __forceinline__ void produce(SharedStorage &shared, const CUtensorMap *map_a,
                                         const CUtensorMap *map_b, const Shape &shape) {
@@ -256,6 +276,7 @@ __device__ __forceinline__ void produce(SharedStorage &shared, const CUtensorMap
   // round every stage is found empty, at parity 1.
   Ring ring = {0, 1};
   const int rank = blockIdx.x % kCluster;
+  const uint64_t policy = policy_of_b(shape);
   for (int tile = blockIdx.x / kCluster; tile < shape.tiles; tile += gridDim.x / kCluster) {
     const Position at = tile_position(shape, tile);
     const int end = first_step(shape, rank + 1);
@@ -268,7 +289,7 @@ __device__ __forceinline__ void produce(SharedStorage &shared, const CUtensorMap
       // A step of A, stored [m][k]: a box of kBlockM rows of 128 bytes.
       tma_load(shared.a[ring.stage], map_a, full, k, at.m);
       // A step of B, stored [n][k]: a box of kBlockN rows of 128 bytes.
-      tma_load(shared.b[ring.stage], map_b, full, k, at.n);
+      tma_load_streamed(shared.b[ring.stage], map_b, full, k, at.n, policy);
       ring.advance();
     }
   }
@@ -380,7 +401,9 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const CUtensor
     Output *staging = shared.c[consumer][chunk % kBuffers];
     // The store that used this buffer last has read it: the thread that issued it knows, and tells
     // its warpgroup by the barrier.
-    if (thread == 0) { tma_wait_read<kBuffers - 1>(); }
+    if (thread == 0) {
+      tma_wait_read<kBuffers - 1>();
+    }
     named_barrier_sync(kStagingBarrier + consumer, 128);
 #pragma unroll
     for (int i = 0; i < kBlockM / 16; ++i) {
@@ -426,7 +449,9 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
   }
   // The sums of all blocks are where the first one reads them.
   cluster_sync();
-  if (rank > 0) { return; }
+  if (rank > 0) {
+    return;
+  }
   for (int other = 0; other < kCluster - 1; ++other) {
 #pragma unroll
     for (int i = 0; i < kMmas * kSums; i += 4) {
@@ -440,7 +465,9 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
   }
   store_tile(shared, map_c, e, shape, at, consumer, sums);
   // The last stores still read shared memory, which ends with the block.
-  if (thread == 0) { tma_wait_read<0>(); }
+  if (thread == 0) {
+    tma_wait_read<0>();
+  }
 }
 
 extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2
-// Inputs    617654691fb5  (command, templates and emitter)
+// Inputs    c47c62cce299  (command, templates and emitter)
 // Body      19615752621b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

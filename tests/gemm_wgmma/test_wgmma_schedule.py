@@ -42,7 +42,13 @@ def text(**options: str) -> str:
         ({"layout": "tt", "tile": "128x64x64", "cluster": "2"}, ["cannot share 64 columns"]),
         ({"split": "3", "cluster": "1"}, ["3 blocks"]),
         ({"split": "2", "cluster": "2"}, ["share no loads"]),
-        ({"swap": "true", "tile": "64x64x64", "cluster": "2"}, ["do not share A"]),
+        ({"swap": "true", "tile": "64x64x64", "cluster": "2"}, ["--cluster-n shares A"]),
+        ({"cluster_n": "3"}, ["3 blocks", "1, 2 and 4"]),
+        ({"cluster_n": "2", "cluster": "2"}, ["cluster 2", "cluster_n 2"]),
+        ({"cluster_n": "2", "split": "2"}, ["share no loads"]),
+        ({"cluster_n": "4", "swap": "true", "tile": "16x64x64"}, ["4 blocks", "16 rows of A"]),
+        ({"constant_b": "true", "cluster": "2"}, ["its own steps of B"]),
+        ({"constant_b": "true", "repack": "true"}, ["where they lie"]),
         ({"tile": "128x128x64", "split": "4"}, ["279552", "232448"]),
         ({"tile": "64x64x64", "split": "65", "workspace": "true"}, ["2 to 64 parts", "65"]),
         ({"tile": "64x64x64", "workspace": "true"}, ["2 to 64 parts", "not 1"]),
@@ -120,6 +126,32 @@ def test_stages_are_released_without_a_memory_fence():
     """A qualified arrive in the loop costs a full fence in every step."""
     for options in ({}, {"pingpong": "true", "tile": "128x128x64"}, {"cluster": "1"}):
         assert ".release.cluster.shared" not in text(**options)
+
+
+def test_blocks_side_by_side_share_a():
+    body = text(tile="128x64x64", swap="true", cluster_n="2")
+    assert "kSlice = kBlockM / kCluster;" in body and "64, rows of A" in body
+    assert "tma_load_multicast(&shared.a[ring.stage]" in body
+    assert "encode_map(&map_a, a, k, m, lda, kBlockK, kSlice)" in body
+    assert "tiles_m = parts(m, kBlockM), tiles_n = parts(n, kBlockN * kCluster)" in body
+
+
+@pytest.mark.parametrize("options", [{}, {"split": "2"}, {"swap": "true"}], ids=str)
+def test_only_a_constant_b_is_loaded_before_the_wait(options):
+    options = {"tile": "64x64x64", "cluster": "1", **options}
+    body = text(**options, constant_b="true")
+    assert body.index("load_early(shared, &map_b, shape);") < body.index('"griddepcontrol.wait')
+    early = body[body.index("void load_early") : body.index("// Producer: one thread")]
+    assert "map_b, full" in early and "map_a" not in early
+    assert "load_early" not in text(**options)
+    kernel = render(spec(**options, constant_b="true"))
+    header = next(t for path, t in kernel.files.items() if path.endswith(".h"))
+    assert "b is constant: no kernel in front" in header
+
+
+def test_swapped_tiles_tell_l2_that_b_is_read_once():
+    assert "evict_first" in text(tile="16x64x64", swap="true")
+    assert "evict_first" not in text(tile="64x64x64", cluster="1")
 
 
 def test_every_barrier_says_what_it_protects():

@@ -8,10 +8,11 @@ import pytest
 from tests.test_simulated import missing
 from tilegen.emit.render import Rendered, render
 from tilegen.runtime.simulated import SimulatedKernel
-from tilegen.simulate import run_ptx
+from tilegen.simulate import Options, run_ptx
 from tilegen.simulate.host import perform
 from tilegen.spec import KernelSpec
 from tilegen.verify.oracle import Case, compare, prepare
+from tilegen.verify.simulated import simulate_case
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 
@@ -65,3 +66,12 @@ def test_C05_long_sums_in_many_parts_and_parts_without_a_step(split):
     assert launches(split, {"m": 7, "n": 8, "k": 136}, 1) <= 1
     text = split.files[split.source]
     assert "workspace[(at.part * shape.m + m) * shape.n + n]" in text, "m and n are 64-bit there"
+
+
+def test_blocks_that_share_a_and_load_b_early_find_the_same_sums():
+    """Pairs of which the last has no columns left, rows that end inside a slice, K longer than the ring."""
+    options = {"tile": "64x64x64", "swap": "true", "cluster_n": "2", "stages": "3"}
+    made = kernel(**options, workspace="false", constant_b="true")
+    for sizes in ({"m": 70, "n": 136, "k": 520}, {"m": 9, "n": 64, "k": 72}):
+        found = simulate_case(made, sizes, Options(), multiprocessors=4)
+        assert found.ok, found.text()

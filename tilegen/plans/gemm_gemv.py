@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilegen.plans.base import Fact, Plan
+from tilegen.plans.gemm import early_reads
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_gemv import VECTOR_BYTES, GemvGemm
 from tilegen.targets import CudaTarget
@@ -25,6 +26,8 @@ class GemvGemmPlan(Plan):
     element: str
     groups: int
     overlaps: int
+    ahead: int
+    constant_b: int
 
     template: ClassVar[str] = "cuda/gemm_gemv.cu.j2"
 
@@ -46,7 +49,14 @@ class GemvGemmPlan(Plan):
             groups=schedule.warps // schedule.split,
             # Launches overlap from sm_90 on, which also brought the copy engine.
             overlaps=int("tma" in target.features),
+            ahead=schedule.ahead,
+            constant_b=int(schedule.constant_b),
         )
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """Sentences of the contract."""
+        return early_reads(self.constant_b)
 
     def facts(self) -> list[Fact]:
         in_flight = 32 * VECTOR_BYTES * self.columns * self.unroll

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tilegen.plans import gemm_wgmma_names as names
 from tilegen.plans.base import Fact, Plan, Refusal
-from tilegen.plans.gemm import gemm_facts
+from tilegen.plans.gemm import early_reads, gemm_facts
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_wgmma import MMA_M, SPAN_BYTES, WgmmaGemm
 from tilegen.schedules.gemm_wgmma_rules import LEAST_SHARE
@@ -54,12 +54,20 @@ class WgmmaGemmPlan(Plan):
     rows_of_cluster: str
     step_part: str
     cluster_m: int
+    cluster_n: int
+    cluster_lies: str
+    sliced: str
+    sliced_rows: str
+    columns_of_cluster: str
+    tile_n: str
+    constant_b: int
+    streams_b: int
     group_m: int
     pingpong: int
     threads: int
     warpgroups: int
     mmas: int
-    slice_n: int
+    slice_rows: int
     chunk_n: int
     chunks: int
     buffers: int
@@ -153,7 +161,11 @@ class WgmmaGemmPlan(Plan):
         a_k, b_k = problem.layout.a_dims[1] == "k", problem.layout.b_dims[1] == "k"
         atom = ("kAtom", "kBlockK")
         descriptors = names.descriptors(a_k, b_k, bk)
-        multicast = "_multicast" if schedule.cluster > 1 else ""
+        sharing, wide = schedule.sharing, schedule.cluster_n > 1
+        multicast_a = "_multicast" if wide else ""
+        multicast_b = "_multicast" if schedule.cluster > 1 else ""
+        streams = schedule.streams(problem)
+        lies = "side by side in N" if wide else "one below the other in M"
         buffers = schedule.buffers(problem, target)
         everyone = "kConsumers" if not schedule.pingpong else "1"
         return cls(
@@ -178,7 +190,7 @@ class WgmmaGemmPlan(Plan):
             staging_rows="kBlockM" if swap else "64",
             piece=16 // size,
             chunks_expression="kMmas" if swap else "kMmas * kBlockN / kChunkN",
-            cluster=schedule.cluster,
+            cluster=sharing,
             split=schedule.cluster_split,
             parts_of_k=parts_of_k,
             stream=int(schedule.stream),
@@ -189,19 +201,22 @@ class WgmmaGemmPlan(Plan):
             sums_ahead=max(1, SUMS_IN_FLIGHT // schedule.accumulators),
             resident=schedule.resident,
             resident_factor=" * kResident" if schedule.resident > 1 else "",
-            blocks=schedule.cluster * schedule.cluster_split,
-            cluster_purpose=(
-                "which share the steps of K" if in_cluster else "one below the other in M"
-            ),
-            rows_of_cluster="kBlockM" if in_cluster else "kBlockM * kCluster",
+            blocks=sharing * schedule.cluster_split,
+            cluster_purpose="which share the steps of K" if in_cluster else lies,
+            cluster_lies=lies,
+            rows_of_cluster="kBlockM" if in_cluster or wide else "kBlockM * kCluster",
+            columns_of_cluster="kBlockN * kCluster" if wide else "kBlockN",
+            sliced="rows of A" if wide else "columns of B",
+            sliced_rows="kBlockM" if wide else "kBlockN",
             step_part="rank" if in_cluster else "at.part" if parts_of_k > 1 else "",
             cluster_m=schedule.cluster * bm,
+            cluster_n=schedule.cluster_n * bn,
             group_m=schedule.group,
             pingpong=int(schedule.pingpong),
             threads=128 * (1 + schedule.consumers),
             warpgroups=1 + schedule.consumers,
             mmas=schedule.part // MMA_M,
-            slice_n=bn // schedule.cluster,
+            slice_rows=bm // schedule.cluster_n if wide else bn // schedule.cluster,
             chunk_n=chunk,
             chunks=schedule.chunks,
             buffers=buffers,
@@ -216,19 +231,18 @@ class WgmmaGemmPlan(Plan):
             producer_registers=roles.producer,
             consumer_registers=roles.consumer,
             empty_arrivals=(
-                f"{everyone} * kCluster".removeprefix("1 * ") if schedule.cluster > 1 else everyone
+                f"{everyone} * kCluster".removeprefix("1 * ") if sharing > 1 else everyone
             ),
-            everybody_sync=(
-                "cluster_sync" if schedule.cluster > 1 or in_cluster else "__syncthreads"
-            ),
+            everybody_sync="cluster_sync" if sharing > 1 or in_cluster else "__syncthreads",
             tile_m=(
                 "(group * kGroupM + within % rows) * kCluster + blockIdx.x % kCluster"
                 if schedule.cluster > 1
                 else "group * kGroupM + within % rows"
             ),
-            cluster_dims=(
-                "__cluster_dims__(kCluster, 1, 1) " if schedule.cluster > 1 or in_cluster else ""
-            ),
+            tile_n=names.tile_n(schedule),
+            cluster_dims="__cluster_dims__(kCluster, 1, 1) " if sharing > 1 or in_cluster else "",
+            constant_b=int(schedule.constant_b),
+            streams_b=int(streams),
             mma_k=32 // problem.storage.bytes,
             element=problem.storage.cuda,
             output=problem.out_dtype.cuda,
@@ -242,8 +256,8 @@ class WgmmaGemmPlan(Plan):
             next_a=2 if a_k else 2 * SPAN_BYTES * 8 // 16,
             next_b=2 if b_k else 2 * SPAN_BYTES * 8 // 16,
             atoms=int(not (a_k and b_k)),
-            load_a="load_k" if a_k else "load_mn",
-            load_b=("load_k" if b_k else "load_mn") + multicast,
+            load_a=("load_k" if a_k else "load_mn") + multicast_a,
+            load_b="load_k_streamed" if streams else ("load_k" if b_k else "load_mn") + multicast_b,
             map_element=f"CU_TENSOR_MAP_DATA_TYPE_{names.MAP.get(problem.dtype, 'UINT8')}",
             map_output=f"CU_TENSOR_MAP_DATA_TYPE_{names.MAP.get(problem.out_dtype, '')}",
             rank=3 if problem.batched else 2,
@@ -263,14 +277,14 @@ class WgmmaGemmPlan(Plan):
             prefetches=int(bool(vectors or tiled)),
             swap=int(swap),
             y_index="m" if swap else "n",
-            a_box=("kBlockK", "kBlockM") if a_k else atom,
+            a_box=("kBlockK", "kSlice" if wide else "kBlockM") if a_k else atom,
             b_box=("kBlockK", "kSlice" if schedule.cluster > 1 else "kBlockN") if b_k else atom,
             descriptors=descriptors,
             x_descriptor=f"describe_{'b' if swap else 'a'}" if len(descriptors) > 1 else "describe",
             y_descriptor=f"describe_{'a' if swap else 'b'}" if len(descriptors) > 1 else "describe",
             wgmma_form=names.wgmma_form(problem, schedule),
             barrier_primitives=names.barrier_primitives(schedule, staged),
-            tma_primitives=names.tma_primitives(schedule, staged, problem.batched),
+            tma_primitives=names.tma_primitives(schedule, staged, problem.batched, streams),
             wgmma_primitives=names.wgmma_primitives(schedule, staged, tiled),
             consume_part=f"cuda/parts/gemm_wgmma_{names.consume(schedule)}.cuh.j2",
             store_part=f"cuda/parts/gemm_wgmma_store_{names.store(problem, schedule, staged, tiled)}.cuh.j2",
@@ -295,6 +309,11 @@ class WgmmaGemmPlan(Plan):
     def moved(self) -> tuple[str, ...]:
         """Names of the operands that the copy engine reads."""
         return self.problem.product_arrays
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """Sentences of the contract."""
+        return early_reads(self.constant_b)
 
     def parts(self) -> tuple[str, ...]:
         chunk = (self.chunk_part,) if self.staged else ()

@@ -36,6 +36,7 @@ class WgmmaGatedGemmPlan(WgmmaGemmPlan):
             "right_rows": "2 * kBlockN",
             "b_shape": f"[2]{rows}",
             "load_b": f"{plain.load_b}_gated",
-            "slice_n": columns // schedule.cluster,
+            "slice_rows": columns // schedule.cluster,
+            "cluster_n": columns,
         }
         return cls(**values)

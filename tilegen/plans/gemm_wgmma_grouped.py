@@ -23,7 +23,12 @@ class WgmmaGroupedGemmPlan(WgmmaGemmPlan):
     # What only tiles of a cluster, the walk of a plain product, or its copies of operands use.
     hidden: ClassVar[frozenset[str]] = WgmmaGemmPlan.hidden | {
         "cluster_dims",
+        "ahead",
+        "cluster_lies",
         "cluster_m",
+        "cluster_n",
+        "columns_of_cluster",
+        "prefetch_b",
         "consume_part",
         "gated",
         "scaled",
@@ -31,6 +36,7 @@ class WgmmaGroupedGemmPlan(WgmmaGemmPlan):
         "rows_of_cluster",
         "tile_m",
         "resident_factor",
+        "tile_n",
         "x_index",
         "y_index",
     }

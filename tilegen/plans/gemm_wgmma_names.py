@@ -71,6 +71,12 @@ def consume(schedule: WgmmaGemm) -> str:
     return "pingpong" if schedule.pingpong else "cooperative"
 
 
+def tile_n(schedule: WgmmaGemm) -> str:
+    """The column of a tile: every other group of rows walks back, and blocks of a cluster lie side by side."""
+    column = "group % 2 == 0 ? column : shape.tiles_n - 1 - column"
+    return f"({column}) * kCluster + blockIdx.x % kCluster" if schedule.cluster_n > 1 else column
+
+
 def rows(words: list[str], comma: str, columns: int = 92) -> tuple[str, ...]:
     """The words with commas between them, in lines of at most so many columns."""
     lines = [words[0]]
@@ -118,19 +124,22 @@ def store(problem: Gemm, schedule: WgmmaGemm, staged: bool, tiled: str) -> str:
 
 def barrier_primitives(schedule: WgmmaGemm, staged: bool) -> tuple[str, ...]:
     names = ["shared_address", "mbarrier_init", "mbarrier_arrive_expect_tx"]
-    names.append("mbarrier_arrive_cluster" if schedule.cluster > 1 else "mbarrier_arrive")
+    names.append("mbarrier_arrive_cluster" if schedule.sharing > 1 else "mbarrier_arrive")
     names += ["named_barrier_sync"] if staged or schedule.pingpong or schedule.stream else []
     names += ["named_barrier_arrive"] if schedule.pingpong else []
     names += ["fence_proxy_async"] if staged and not schedule.repack else []
     in_cluster = schedule.cluster_split > 1
-    names += ["cluster_sync"] if schedule.cluster > 1 or in_cluster else []
+    names += ["cluster_sync"] if schedule.sharing > 1 or in_cluster else []
     names += ["store_cluster"] if in_cluster else []
     return tuple(names)
 
 
-def tma_primitives(schedule: WgmmaGemm, staged: bool, batched: bool) -> tuple[str, ...]:
+def tma_primitives(
+    schedule: WgmmaGemm, staged: bool, batched: bool, streams: bool
+) -> tuple[str, ...]:
     names = ["tma_load"]
-    names += ["tma_load_multicast"] if schedule.cluster > 1 else []
+    names += ["tma_load_streamed"] if streams else []
+    names += ["tma_load_multicast"] if schedule.sharing > 1 else []
     staged = staged and not schedule.repack
     names += ["tma_store"] if staged else []
     names = [f"{n}_batch" if batched else n for n in names]

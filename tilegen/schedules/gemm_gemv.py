@@ -44,6 +44,19 @@ class GemvGemm(Schedule):
         kind=int,
         unit="16-byte reads",
     )
+    ahead: int = option(
+        0,
+        "Vectors of each column of B that a lane asks L2 for while it waits for the kernel in front of it "
+        "to end.",
+        kind=int,
+        unit="16-byte reads",
+    )
+    constant_b: bool = option(
+        False,
+        "No kernel in front of this one in the stream writes B, so that its first vectors are loaded before "
+        "that kernel has ended: for weights. What another kernel has yet to write there would be read too early.",
+        kind=bool,
+    )
 
     operator: ClassVar[str] = "gemm"
     backend: ClassVar[str] = "cuda"
@@ -81,10 +94,25 @@ class GemvGemm(Schedule):
             ("columns", 1, 16),
             ("warps", 1, 32),
             ("unroll", 1, 16),
+            ("ahead", 0, 64),
         ):
             value = getattr(self, name)
             if not low <= value <= high:
                 broken.append(Violation(name, f"{name} {value} must lie from {low} to {high}"))
+        if self.ahead and "tma" not in target.features:
+            reason = "launches overlap from sm_90 on"
+            broken.append(
+                Violation("ahead", f"{target} starts a kernel after the last one: {reason}")
+            )
+        if self.constant_b and (self.ahead or "tma" not in target.features):
+            reason = (
+                "it loads B early, and has not to ask for it"
+                if self.ahead
+                else "launches overlap from sm_90 on"
+            )
+            broken.append(
+                Violation("constant_b", f"constant_b with ahead {self.ahead} on {target}: {reason}")
+            )
         if self.split < 1 or self.warps % self.split:
             broken.append(
                 Violation("split", f"{self.split} warps a column do not divide {self.warps} warps")
@@ -104,6 +132,8 @@ class GemvGemm(Schedule):
         words = ["gemv", f"m{self.vectors}", f"n{self.columns}", f"w{self.warps}"]
         words += [f"k{self.split}"] if self.split != 1 else []
         words += [f"u{self.unroll}"] if self.unroll != 4 else []
+        words += [f"a{self.ahead}"] if self.ahead else []
+        words += ["cb"] if self.constant_b else []
         return words
 
     def tile_extents(self) -> tuple[int, ...]:

@@ -97,6 +97,19 @@ class WgmmaGemm(Schedule):
     group: int = option(
         8, "Rows of tiles that are walked together, to share B in L2.", kind=int, unit="tiles"
     )
+    cluster_n: int = option(
+        1,
+        "Blocks that load each part of A once for all of them; for few rows, where narrow tiles would fetch "
+        "A more often than B.",
+        kind=int,
+        unit="blocks in N",
+    )
+    constant_b: bool = option(
+        False,
+        "No kernel in front of this one in the stream writes B, so that its first steps are loaded before "
+        "that kernel has ended: for weights. What another kernel has yet to write there would be read too early.",
+        kind=bool,
+    )
 
     operator: ClassVar[str] = "gemm"
     backend: ClassVar[str] = "cuda"
@@ -140,7 +153,7 @@ class WgmmaGemm(Schedule):
         by_rows = {64: 1, 192: 3}.get(made.mma_m, 2)
         rest["consumers"] = 2 if given.get("pingpong", rest["pingpong"]) else by_rows
         slices = 8 if problem.layout.b_dims[1] == "k" else 64
-        alone = made.swap or made.cluster_split > 1 or made.resident > 1
+        alone = made.swap or made.cluster_split > 1 or made.resident > 1 or made.cluster_n > 1
         pair = not alone and made.tile[1] % (2 * slices) == 0
         rest["cluster"] = 2 if pair else 1
         made = dataclasses.replace(made, **{k: v for k, v in rest.items() if k not in given})
@@ -162,6 +175,11 @@ class WgmmaGemm(Schedule):
     def mma_n(self) -> int:
         """Extent of the tile along the columns of wgmma: N, or M where the operands are swapped."""
         return self.tile[0] if self.swap else self.tile[1]
+
+    @property
+    def sharing(self) -> int:
+        """Blocks of a cluster that load an operand for each other."""
+        return max(self.cluster, self.cluster_n)
 
     @property
     def cluster_split(self) -> int:
@@ -224,6 +242,10 @@ class WgmmaGemm(Schedule):
             and self.chunk_n >= 16
             and (not self.swap or self.chunk_n == 64)
         )
+
+    def streams(self, problem: Gemm) -> bool:
+        """Whether loads of B tell L2 not to keep it: tiles that one row of them mostly covers M with."""
+        return self.swap and str(problem.layout) == "tn" and not problem.batched
 
     def tile_output(self, problem: Gemm) -> str:
         """The one output of the tile's shape, beside which there are only reductions of its rows."""
@@ -305,6 +327,8 @@ class WgmmaGemm(Schedule):
             words.append(f"w{self.consumers}")
         if self.cluster != 1:
             words.append(f"c{self.cluster}")
+        if self.cluster_n != 1:
+            words.append(f"cn{self.cluster_n}")
         if self.pingpong:
             words.append("pp")
         if self.swap:
@@ -321,6 +345,8 @@ class WgmmaGemm(Schedule):
             words.append("fast")
         if self.group != 8:
             words.append(f"g{self.group}")
+        if self.constant_b:
+            words.append("cb")
         return words
 
     def tile_extents(self) -> tuple[int, ...]:

@@ -103,7 +103,7 @@ def of_shape(schedule: WgmmaGemm, problem: Gemm) -> list[Violation]:
     rule(
         not schedule.swap or schedule.cluster == 1,
         "cluster",
-        "blocks share B, of which a swapped tile loads most; they do not share A",
+        "blocks of a cluster in M share B, of which a swapped tile loads most: --cluster-n shares A",
     )
     rule(schedule.stages >= 2, "stages", f"{schedule.stages} stages; a ring has at least 2")
     rule(
@@ -145,9 +145,30 @@ def of_shape(schedule: WgmmaGemm, problem: Gemm) -> list[Violation]:
         "beyond 1 with one consumer",
     )
     rule(
-        schedule.cluster_split == 1 or (schedule.cluster == 1 and not schedule.pingpong),
+        schedule.cluster_split == 1 or (schedule.sharing == 1 and not schedule.pingpong),
         "split",
         "blocks that split K share no loads, and have one tile: no turns to take",
+    )
+    rule(
+        schedule.cluster_n in (1, 2, 4),
+        "cluster_n",
+        f"a cluster of {schedule.cluster_n} blocks; 1, 2 and 4 are allowed",
+    )
+    rule(
+        schedule.cluster == 1 or schedule.cluster_n == 1,
+        "cluster_n",
+        f"a cluster shares A or B: one of cluster {schedule.cluster} and cluster_n {schedule.cluster_n} must be 1",
+    )
+    rule(
+        not (schedule.constant_b and (schedule.cluster > 1 or schedule.repack)),
+        "constant_b",
+        "a block loads its own steps of B early, from where they lie: not with --cluster above 1 or --repack",
+    )
+    rule(
+        not (schedule.stream and (schedule.constant_b or schedule.cluster_n > 1)),
+        "stream",
+        "blocks that cut tiles anywhere along K have other first steps, and no neighbour in N that has the same: not "
+        "with --constant-b or --cluster-n above 1",
     )
     rule(
         not (schedule.repack and problem.batched),
@@ -171,6 +192,12 @@ def of_shape(schedule: WgmmaGemm, problem: Gemm) -> list[Violation]:
         bn % (slices * schedule.cluster) == 0,
         "cluster",
         f"{schedule.cluster} blocks cannot share {bn} columns of B: each loads a multiple of {slices}",
+    )
+    slices = 8 if problem.layout.a_dims[1] == "k" else 64
+    rule(
+        bm % (slices * schedule.cluster_n) == 0,
+        "cluster_n",
+        f"{schedule.cluster_n} blocks cannot share {bm} rows of A: each loads a multiple of {slices}",
     )
     rule(
         problem.layout.a_dims[1] == "k" or bm % 64 == 0,
