@@ -22,6 +22,7 @@ from pathlib import Path
 
 from tilegen.bench import gpu
 from tilegen.bench.samples import Report, Row
+from tilegen.errors import TilegenError
 
 SIZE = 512
 CASES = ("process to first product", "first call")
@@ -172,7 +173,11 @@ def main() -> None:
     peers = {name: peer for name, peer in PEERS.items() if find_spec(name) is not None}
     for name in PEERS.keys() - peers.keys():
         print(f"{name} is not installed: left out")
-    machine = gpu.machine_facts()
+    try:
+        machine = gpu.machine_facts()
+    except TilegenError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
     samples: dict[str, list[tuple[float, float]]] = {}
     for _ in range(given.rounds):
         measure(Path(given.folder).absolute(), peers, samples)
