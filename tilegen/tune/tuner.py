@@ -45,8 +45,12 @@ CONFIRM_ROUNDS_GPU = 11
 # So few kernels of a portfolio need no trials: all go into the confirming run.
 TOGETHER = 12
 
-# What is timed at the other sizes once all have a row, and in how many rounds.
-CROSSINGS = ((cross.wanted, cross.ROUNDS), (cross.doubtful, cross.DOUBT_ROUNDS))
+# What is timed at the other sizes once all have a row, and in how many rounds; the few may be others by then.
+CROSSINGS = (
+    (cross.wanted, cross.ROUNDS),
+    (cross.wanted, cross.ROUNDS),
+    (cross.doubtful, cross.DOUBT_ROUNDS),
+)
 
 
 @dataclass
