@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  2400x256x512 r6x64
-// Inputs    10fa42f345d2  (command, templates and emitter)
-// Body      a1594c50c121  (everything below this comment)
+// Inputs    282ed1e04ad8  (command, templates and emitter)
+// Body      0cbc9019a81c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_nt_batched_bias_gelu_2400x256x512_r6x64_x86_64_v4.h"
@@ -647,8 +647,10 @@ static void compute_alone(const struct Call *call, char *memory) {
 // region), yet no more than there are micro tiles, and one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
 #ifdef _OPENMP
-  const int usual = omp_in_parallel() ? 1 : omp_get_max_threads();
-  int threads = num_threads > 0 ? num_threads : usual;
+  int threads = num_threads;
+  if (threads <= 0) {
+    threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  }
 #else
   int threads = 1;
   (void)num_threads;

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  amx 1024x512x1024
-// Inputs    a9dde1146041  (command, templates and emitter)
-// Body      82e1209b2c79  (everything below this comment)
+// Inputs    ee78457f0a29  (command, templates and emitter)
+// Body      417529772824  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_amx_1024x512x1024_amx.h"
@@ -651,8 +651,10 @@ static void compute_alone(const struct Call *call, char *memory) {
 // region), yet no more than there are micro tiles, and one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
 #ifdef _OPENMP
-  const int usual = omp_in_parallel() ? 1 : omp_get_max_threads();
-  int threads = num_threads > 0 ? num_threads : usual;
+  int threads = num_threads;
+  if (threads <= 0) {
+    threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  }
 #else
   int threads = 1;
   (void)num_threads;

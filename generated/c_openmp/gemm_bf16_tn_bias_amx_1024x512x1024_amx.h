@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  amx 1024x512x1024
-// Inputs    a9dde1146041  (command, templates and emitter)
+// Inputs    ee78457f0a29  (command, templates and emitter)
 // Body      aeb0fcccbce9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 32x128x8192
-// Inputs    6dc28cd9acda  (command, templates and emitter)
-// Body      1a0c6da09864  (everything below this comment)
+// Inputs    d8c9636858cf  (command, templates and emitter)
+// Body      a68c01e01d23  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_gelu_skinny_32x128x8192_amx.h"
@@ -27,6 +27,9 @@
 // One instruction multiplies them by 16 rows of A, 16 words deep, where a word is kWord neighbours
 // along K. Subnormal elements count as 0.
 //
+// Up to kFewM rows would leave tile registers almost empty. Vectors multiply these: exactly, in
+// float, as fast as memory yields B. Subnormal elements then count.
+//
 // The result is cut into strips of columns, which threads take one after the other. A thread brings
 // its rows of A into memory of its own, kBlockK words deep, and keeps them from strip to strip.
 // Every sum adds in an order that only the sizes decide.
@@ -48,9 +51,12 @@ enum {
   kBlockM = 32,  // rows that are multiplied at a time
   kBlockN = 128,  // most columns of a strip
   kBlockK = 4096,  // words of A that lie in the thread's memory, for kBlockM rows
-  kAhead = 8,  // steps of K by which B is fetched before its use
+  kAhead = 8,  // steps of K by which B is fetched before its use, for over kTile rows
   kThreadCost = 32768,  // words of B that are worth starting a thread
   kStripsPerThread = 4,  // so that a thread that loses its core can be helped
+  kFewM = 4,  // most rows that vectors multiply
+  kFewN = 4,  // rows of B that vectors meet together
+  kFewAhead = 16,  // steps of K by which B is fetched before vectors meet it
 
   // Derived.
   kWord = 2,  // elements that one instruction multiplies and adds to a sum
@@ -369,7 +375,8 @@ static inline __attribute__((always_inline)) void multiply(int two, int64_t dept
   }
   for (int64_t k = 0; k < depth; k += kTile) {
     const Element *rows_of_b = b + k * kWord;
-    for (int64_t i = 0; i < kMicroN; ++i) {
+    // With one tile of rows, loads of B alone follow each other closely enough.
+    for (int64_t i = 0; two && i < kMicroN; ++i) {
       __builtin_prefetch(rows_of_b + i * ldb + kAhead * kStep, 0, 2);
     }
     _tile_loadd(6, a + k * width, row);
@@ -435,6 +442,148 @@ static void multiply_block(const struct Call *call, const struct Block *block) {
   }
 }
 
+typedef float Vector __attribute__((vector_size(64), may_alias));
+typedef uint32_t Words __attribute__((vector_size(64)));  // kStep elements
+typedef uint32_t WordsAt __attribute__((vector_size(64), aligned(2), may_alias));
+typedef int32_t LanesOfVector __attribute__((vector_size(64)));
+
+// Sum of a vector's elements, by halves.
+static inline float sum_of(Vector v) {
+#if defined(__clang__)
+  v += __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  v += __builtin_shufflevector(v, v, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3);
+  v += __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1);
+  v += __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0);
+#else
+  const LanesOfVector order1 = {8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7};
+  v += __builtin_shuffle(v, order1);
+  const LanesOfVector order2 = {4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3};
+  v += __builtin_shuffle(v, order2);
+  const LanesOfVector order3 = {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1};
+  v += __builtin_shuffle(v, order3);
+  const LanesOfVector order4 = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0};
+  v += __builtin_shuffle(v, order4);
+#endif
+  return v[0];
+}
+
+// Add the products of a vector of each of `rows` rows of A and `cols` rows of B. bf16 is the upper
+// half of a float: of a word, the upper one once the lower is cleared, the lower one once shifted.
+static inline __attribute__((always_inline)) void add_products(int rows, int cols, const Words *a,
+                                                               const Words *b,
+                                                               Vector (*sum)[kFewN]) {
+  const uint32_t upper = 0xffff0000u;
+#pragma GCC unroll 4
+  for (int j = 0; j < cols; ++j) {
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; ++i) {
+      sum[i][j] += (Vector)(a[i] << 16) * (Vector)(b[j] << 16);
+      sum[i][j] += (Vector)(a[i] & upper) * (Vector)(b[j] & upper);
+    }
+  }
+}
+
+// Multiply `rows` rows of A by `cols` rows of B, over all of K. Both counts are constants where
+// this is inlined, so that the partial sums stay in registers.
+static inline __attribute__((always_inline)) void multiply_vectors(
+    int rows, int cols, const struct Call *call, const Element *a, const Element *b, Sum *sums) {
+  Vector sum[kFewM][kFewN];  // [rows][cols]
+  Words row_of_a[kFewM];     // [rows]
+  Words row_of_b[kFewN];     // [cols]
+#pragma GCC unroll 4
+  for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < cols; ++j) {
+      const Vector zero = {0};
+      sum[i][j] = zero;
+    }
+  }
+  int64_t k = 0;
+  for (; k + kStep <= call->elements; k += kStep) {
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; ++i) {
+      row_of_a[i] = *(const WordsAt *)(a + i * call->lda + k);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < cols; ++j) {
+      const Element *at = b + j * call->ldb + k;
+      __builtin_prefetch(at + kFewAhead * kStep);
+      row_of_b[j] = *(const WordsAt *)at;
+    }
+    add_products(rows, cols, row_of_a, row_of_b, sum);
+  }
+  if (k < call->elements) {
+    // Read what exists of the last vectors.
+    const size_t bytes = (size_t)(call->elements - k) * sizeof(Element);
+    memset(row_of_a, 0, sizeof row_of_a);
+    memset(row_of_b, 0, sizeof row_of_b);
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; ++i) {
+      memcpy(&row_of_a[i], a + i * call->lda + k, bytes);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < cols; ++j) {
+      memcpy(&row_of_b[j], b + j * call->ldb + k, bytes);
+    }
+    add_products(rows, cols, row_of_a, row_of_b, sum);
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < cols; ++j) {
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; ++i) {
+      sums[j * kTile + i] = sum_of(sum[i][j]);
+    }
+  }
+}
+
+// Choose the body whose constants fit: kFewN rows of B, or one.
+static void multiply_few(int rows, int cols, const struct Call *call, const Element *a,
+                         const Element *b, Sum *sums) {
+  const int many = cols == kFewN;
+  switch (rows) {
+    case 1:
+      if (many) {
+        multiply_vectors(1, kFewN, call, a, b, sums);
+      } else {
+        multiply_vectors(1, 1, call, a, b, sums);
+      }
+      break;
+    case 2:
+      if (many) {
+        multiply_vectors(2, kFewN, call, a, b, sums);
+      } else {
+        multiply_vectors(2, 1, call, a, b, sums);
+      }
+      break;
+    case 3:
+      if (many) {
+        multiply_vectors(3, kFewN, call, a, b, sums);
+      } else {
+        multiply_vectors(3, 1, call, a, b, sums);
+      }
+      break;
+    default:
+      if (many) {
+        multiply_vectors(4, kFewN, call, a, b, sums);
+      } else {
+        multiply_vectors(4, 1, call, a, b, sums);
+      }
+      break;
+  }
+}
+
+// Multiply all rows of A by the block's strip, over all of K.
+static void multiply_strip(const struct Call *call, const struct Block *block) {
+  const Element *a = call->a;
+  const Element *b = call->b + block->n * call->ldb;
+  int64_t j = 0;
+  while (j < block->cols) {
+    const int cols = j + kFewN <= block->cols ? kFewN : 1;
+    multiply_few((int)call->m, cols, call, a, b + j * call->ldb, block->sums + j * kTile);
+    j += cols;
+  }
+}
+
 // c[m,n] = gelu(acc + bias[n]), for one element.
 static inline void store_result(const struct Epilogue *e, int64_t m, int64_t n,
                                 float acc) {
@@ -459,6 +608,14 @@ static void compute_strip(const struct Call *call, int64_t n_begin, int64_t n_en
                           struct Block *block) {
   block->n = n_begin;
   block->cols = n_end - n_begin;
+  if (call->m <= kFewM) {
+    block->m = 0;
+    block->rows = call->m;
+    block->width = kTile;
+    multiply_strip(call, block);
+    store_block(call, block);
+    return;
+  }
   const int64_t parts = pieces(call->k, kBlockK);
   for (block->m = 0; block->m < call->m; block->m += kBlockM) {
     block->rows = smaller(kBlockM, call->m - block->m);
@@ -484,8 +641,10 @@ static void compute_strip(const struct Call *call, int64_t n_begin, int64_t n_en
 // region), yet no more than one for each kThreadCost words of B.
 static int choose_threads(const struct Call *call, int num_threads) {
 #ifdef _OPENMP
-  const int usual = omp_in_parallel() ? 1 : omp_get_max_threads();
-  int threads = num_threads > 0 ? num_threads : usual;
+  int threads = num_threads;
+  if (threads <= 0) {
+    threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  }
 #else
   int threads = 1;
   (void)num_threads;

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 32x128x8192
-// Inputs    6dc28cd9acda  (command, templates and emitter)
+// Inputs    d8c9636858cf  (command, templates and emitter)
 // Body      6dea1a9cdf2c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

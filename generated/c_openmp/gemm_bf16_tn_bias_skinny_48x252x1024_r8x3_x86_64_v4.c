@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 48x252x1024 r8x3
-// Inputs    e3b7e7a1533e  (command, templates and emitter)
-// Body      216224deb34d  (everything below this comment)
+// Inputs    4ff9a559394c  (command, templates and emitter)
+// Body      3c2bd191e4b5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_skinny_48x252x1024_r8x3_x86_64_v4.h"
@@ -358,8 +358,10 @@ static void compute_strip(const struct Call *call, int64_t n_begin, int64_t n_en
 // region), yet no more than one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
 #ifdef _OPENMP
-  const int usual = omp_in_parallel() ? 1 : omp_get_max_threads();
-  int threads = num_threads > 0 ? num_threads : usual;
+  int threads = num_threads;
+  if (threads <= 0) {
+    threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  }
 #else
   int threads = 1;
   (void)num_threads;

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 48x252x1024 r8x3
-// Inputs    e3b7e7a1533e  (command, templates and emitter)
+// Inputs    4ff9a559394c  (command, templates and emitter)
 // Body      750f3b799e8a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

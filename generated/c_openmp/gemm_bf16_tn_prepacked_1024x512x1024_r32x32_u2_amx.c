@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  prepacked 1024x512x1024 r32x32 u2
-// Inputs    dfd5fee786f5  (command, templates and emitter)
-// Body      9ee063b23258  (everything below this comment)
+// Inputs    5e5aba73f28e  (command, templates and emitter)
+// Body      e2d1549ecb2c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_prepacked_1024x512x1024_r32x32_u2_amx.h"
@@ -653,8 +653,10 @@ static void compute_alone(const struct Call *call, char *memory) {
 // region), yet no more than there are micro tiles, and one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
 #ifdef _OPENMP
-  const int usual = omp_in_parallel() ? 1 : omp_get_max_threads();
-  int threads = num_threads > 0 ? num_threads : usual;
+  int threads = num_threads;
+  if (threads <= 0) {
+    threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  }
 #else
   int threads = 1;
   (void)num_threads;

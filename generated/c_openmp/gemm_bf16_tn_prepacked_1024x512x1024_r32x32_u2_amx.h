@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  prepacked 1024x512x1024 r32x32 u2
-// Inputs    dfd5fee786f5  (command, templates and emitter)
+// Inputs    5e5aba73f28e  (command, templates and emitter)
 // Body      a05f5daa4517  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

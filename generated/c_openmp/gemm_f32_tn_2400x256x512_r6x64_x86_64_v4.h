@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    4954b252986f  (command, templates and emitter)
+// Inputs    c784fc10ac6e  (command, templates and emitter)
 // Body      5990ccd44486  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,8 +4,8 @@
 // Formula   d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n) where acc = sum over k of
 //           A[m,k] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    62caeb6f6bc5  (command, templates and emitter)
-// Body      f324dae2c2b5  (everything below this comment)
+// Inputs    e48f55ab7052  (command, templates and emitter)
+// Body      348bbde7b3e4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tn_e005ef4_2400x256x512_r6x64_x86_64_v4.h"
@@ -771,8 +771,10 @@ static void finish_rows(const struct Call *call) {
 // region), yet no more than there are micro tiles, and one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
 #ifdef _OPENMP
-  const int usual = omp_in_parallel() ? 1 : omp_get_max_threads();
-  int threads = num_threads > 0 ? num_threads : usual;
+  int threads = num_threads;
+  if (threads <= 0) {
+    threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  }
 #else
   int threads = 1;
   (void)num_threads;

@@ -4,7 +4,7 @@
 // Formula   d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n) where acc = sum over k of
 //           A[m,k] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    62caeb6f6bc5  (command, templates and emitter)
+// Inputs    e48f55ab7052  (command, templates and emitter)
 // Body      d3e10f3477b1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

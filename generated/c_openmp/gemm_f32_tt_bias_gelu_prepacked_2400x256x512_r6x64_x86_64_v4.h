@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x512 r6x64
-// Inputs    19c6a32d4fca  (command, templates and emitter)
+// Inputs    4379df07f494  (command, templates and emitter)
 // Body      8b354cd67c3a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

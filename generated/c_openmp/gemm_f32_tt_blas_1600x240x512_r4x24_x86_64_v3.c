@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  1600x240x512 r4x24
-// Inputs    562cc32dfdab  (command, templates and emitter)
-// Body      4c335293e819  (everything below this comment)
+// Inputs    111a6dc27b49  (command, templates and emitter)
+// Body      fd569a245547  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3.h"
@@ -102,7 +102,7 @@ struct Block {
   int first, last;            // whether its sums start here, and whether they are complete after it
   const Factor *panel;  // [cols / kMicroN][block->depth][kMicroN], the packed block of B
   Sum *sums;  // tiles of [kMicroM][kMicroN], kBlockN / kMicroN side by side; or one of them
-  int plain;  // whether whole slivers of B are multiplied where they lie
+  int plain;  // whether slivers of whole vectors of B are multiplied where they lie
 };
 
 static inline int64_t smaller(int64_t a, int64_t b) {
@@ -218,11 +218,12 @@ static inline void copy_short_row(Factor *row, const Element *source, int64_t wi
 }
 
 // Pack the block of B into slivers of kMicroN columns, each with K outermost.
-// Where B is multiplied as it lies, that is only a sliver that is not whole.
+// Where B is multiplied as it lies, that is only a sliver that ends within a vector.
 static void pack_b(const struct Call *call, const struct Block *block, Factor *panel) {
   const int64_t depth = block->depth;
   const Element *b = call->b;
-  const int64_t begin = block->plain ? block->cols / kMicroN * kMicroN : 0;
+  const int64_t ragged = block->cols % kLanes == 0 ? 0 : block->cols % kMicroN;
+  const int64_t begin = block->plain ? block->cols - ragged : 0;
   for (int64_t j = begin; j < block->cols; j += kMicroN) {
     const int64_t width = smaller(kMicroN, block->cols - j);
     Factor *sliver = panel + j * depth;
@@ -286,7 +287,7 @@ static void sweep_slivers(const struct Call *call, const struct Block *block, in
     Sum *tile = alone ? block->sums : block->sums + i * kBlockN + j * kMicroM;
     const Factor *sliver = block->panel + j * block->depth;
     int64_t row_of_b = kMicroN;
-    if (block->plain && width == kMicroN) {
+    if (block->plain && width % kLanes == 0) {
       sliver = b + block->k * call->ldb + block->n + j;
       row_of_b = call->ldb;
     }
@@ -515,8 +516,10 @@ static void compute_alone(const struct Call *call, char *memory) {
 // region), yet no more than there are micro tiles, and one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
 #ifdef _OPENMP
-  const int usual = omp_in_parallel() ? 1 : omp_get_max_threads();
-  int threads = num_threads > 0 ? num_threads : usual;
+  int threads = num_threads;
+  if (threads <= 0) {
+    threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  }
 #else
   int threads = 1;
   (void)num_threads;

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  skinny 48x2048x1024 r6x16
-// Inputs    244d9f3439f5  (command, templates and emitter)
-// Body      81ca109df0d6  (everything below this comment)
+// Inputs    1434c2de7975  (command, templates and emitter)
+// Body      2af96b1e8315  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_skinny_48x2048x1024_r6x16_x86_64_v3.h"
@@ -314,8 +314,10 @@ static void compute_strip(const struct Call *call, int64_t n_begin, int64_t n_en
 // region), yet no more than one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
 #ifdef _OPENMP
-  const int usual = omp_in_parallel() ? 1 : omp_get_max_threads();
-  int threads = num_threads > 0 ? num_threads : usual;
+  int threads = num_threads;
+  if (threads <= 0) {
+    threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  }
 #else
   int threads = 1;
   (void)num_threads;

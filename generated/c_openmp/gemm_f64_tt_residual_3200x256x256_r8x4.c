@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  3200x256x256 r8x4
-// Inputs    233d2359e460  (command, templates and emitter)
-// Body      a7e67ff5dcb7  (everything below this comment)
+// Inputs    cf4c529f1b85  (command, templates and emitter)
+// Body      0521f521c2c8  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f64_tt_residual_3200x256x256_r8x4.h"
@@ -457,8 +457,10 @@ static void compute_alone(const struct Call *call, char *memory) {
 // region), yet no more than there are micro tiles, and one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
 #ifdef _OPENMP
-  const int usual = omp_in_parallel() ? 1 : omp_get_max_threads();
-  int threads = num_threads > 0 ? num_threads : usual;
+  int threads = num_threads;
+  if (threads <= 0) {
+    threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  }
 #else
   int threads = 1;
   (void)num_threads;

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  3200x256x256 r8x4
-// Inputs    233d2359e460  (command, templates and emitter)
+// Inputs    cf4c529f1b85  (command, templates and emitter)
 // Body      5c2636bbc8ab  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

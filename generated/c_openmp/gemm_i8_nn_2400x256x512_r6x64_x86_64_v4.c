@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    a1036b107393  (command, templates and emitter)
-// Body      92c14c4762b6  (everything below this comment)
+// Inputs    75d35b35f975  (command, templates and emitter)
+// Body      4c0360130a77  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nn_2400x256x512_r6x64_x86_64_v4.h"
@@ -710,8 +710,10 @@ static void compute_alone(const struct Call *call, char *memory) {
 // region), yet no more than there are micro tiles, and one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
 #ifdef _OPENMP
-  const int usual = omp_in_parallel() ? 1 : omp_get_max_threads();
-  int threads = num_threads > 0 ? num_threads : usual;
+  int threads = num_threads;
+  if (threads <= 0) {
+    threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  }
 #else
   int threads = 1;
   (void)num_threads;

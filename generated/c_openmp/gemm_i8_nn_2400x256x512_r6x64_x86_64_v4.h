@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    a1036b107393  (command, templates and emitter)
+// Inputs    75d35b35f975  (command, templates and emitter)
 // Body      afb87898d555  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

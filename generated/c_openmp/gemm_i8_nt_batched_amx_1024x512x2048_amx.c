@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  amx 1024x512x2048
-// Inputs    9edb18e49da1  (command, templates and emitter)
-// Body      1f6ac67bb7b4  (everything below this comment)
+// Inputs    32feb542a8c5  (command, templates and emitter)
+// Body      0aadb15d3958  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nt_batched_amx_1024x512x2048_amx.h"
@@ -486,8 +486,10 @@ static void compute_alone(const struct Call *call, char *memory) {
 // region), yet no more than there are micro tiles, and one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
 #ifdef _OPENMP
-  const int usual = omp_in_parallel() ? 1 : omp_get_max_threads();
-  int threads = num_threads > 0 ? num_threads : usual;
+  int threads = num_threads;
+  if (threads <= 0) {
+    threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  }
 #else
   int threads = 1;
   (void)num_threads;

@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  amx 1024x512x2048
-// Inputs    9edb18e49da1  (command, templates and emitter)
+// Inputs    32feb542a8c5  (command, templates and emitter)
 // Body      f8972c23a5fa  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

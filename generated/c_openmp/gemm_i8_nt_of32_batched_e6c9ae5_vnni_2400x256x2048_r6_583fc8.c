@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc * scale[n] where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    aa3c60e70eeb  (command, templates and emitter)
-// Body      d94347d3fa4b  (everything below this comment)
+// Inputs    b05fe12a8d50  (command, templates and emitter)
+// Body      db7c7bc459d3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_nt_of32_batched_e6c9ae5_vnni_2400x256x2048_r6_583fc8.h"
@@ -496,8 +496,10 @@ static void compute_alone(const struct Call *call, char *memory) {
 // region), yet no more than there are micro tiles, and one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
 #ifdef _OPENMP
-  const int usual = omp_in_parallel() ? 1 : omp_get_max_threads();
-  int threads = num_threads > 0 ? num_threads : usual;
+  int threads = num_threads;
+  if (threads <= 0) {
+    threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  }
 #else
   int threads = 1;
   (void)num_threads;

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = relu(acc) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    ff530442abf6  (command, templates and emitter)
-// Body      c432a0d72ab1  (everything below this comment)
+// Inputs    a5c98c2ac0ea  (command, templates and emitter)
+// Body      dfed361e16a5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_tn_relu_vnni_2400x256x2048_r6x64_x86_64_vnni.h"
@@ -635,8 +635,10 @@ static void compute_alone(const struct Call *call, char *memory) {
 // region), yet no more than there are micro tiles, and one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
 #ifdef _OPENMP
-  const int usual = omp_in_parallel() ? 1 : omp_get_max_threads();
-  int threads = num_threads > 0 ? num_threads : usual;
+  int threads = num_threads;
+  if (threads <= 0) {
+    threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  }
 #else
   int threads = 1;
   (void)num_threads;

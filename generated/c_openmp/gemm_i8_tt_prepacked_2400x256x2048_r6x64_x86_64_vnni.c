@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x2048 r6x64
-// Inputs    80e1cefcf4e4  (command, templates and emitter)
-// Body      19adf1be7268  (everything below this comment)
+// Inputs    1037d01043aa  (command, templates and emitter)
+// Body      bc03a6721732  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_tt_prepacked_2400x256x2048_r6x64_x86_64_vnni.h"
@@ -506,8 +506,10 @@ static void compute_alone(const struct Call *call, char *memory) {
 // region), yet no more than there are micro tiles, and one for each kThreadCost of work.
 static int choose_threads(const struct Call *call, int num_threads) {
 #ifdef _OPENMP
-  const int usual = omp_in_parallel() ? 1 : omp_get_max_threads();
-  int threads = num_threads > 0 ? num_threads : usual;
+  int threads = num_threads;
+  if (threads <= 0) {
+    threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  }
 #else
   int threads = 1;
   (void)num_threads;

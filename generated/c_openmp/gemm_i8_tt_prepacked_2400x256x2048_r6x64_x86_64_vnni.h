@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x2048 r6x64
-// Inputs    80e1cefcf4e4  (command, templates and emitter)
+// Inputs    1037d01043aa  (command, templates and emitter)
 // Body      733629c27e1d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

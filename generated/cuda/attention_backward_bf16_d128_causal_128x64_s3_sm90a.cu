@@ -3,8 +3,8 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s3
-// Inputs    6c4a0eab9789  (command, templates and emitter)
-// Body      4b137b7c1c6f  (everything below this comment)
+// Inputs    8d572ca829fb  (command, templates and emitter)
+// Body      d4c21f1a25b7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_backward_bf16_d128_causal_128x64_s3_sm90a.h"
@@ -972,9 +972,8 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const Call &call,
     // Both consumers are done with the keys and values, and with dS^T.
     const Tile done = tile;
     named_barrier_sync(1, 128 * kConsumers);
-    if (lane == 0) {
-      mbarrier_arrive(&shared.tile_empty);
-    }
+    // This thread has read the Tile.
+    mbarrier_arrive(&shared.tile_empty);
     store_rows<0>(shared, dv_map, sums.dv, 1.0f, done, warp, lane);
     store_rows<kValueSlices>(shared, dk_map, sums.dk, call.scale, done, warp, lane);
   }
@@ -1037,7 +1036,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 
   if (threadIdx.x == 0) {
     mbarrier_init(&shared.tile_full, 1);
-    mbarrier_init(&shared.tile_empty, kWarps + 1);
+    mbarrier_init(&shared.tile_empty, 128 * kConsumers + 1);
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.block_full[stage], 1);
       mbarrier_init(&shared.block_empty[stage], kConsumers);

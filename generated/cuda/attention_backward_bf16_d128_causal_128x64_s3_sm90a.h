@@ -3,7 +3,7 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s3
-// Inputs    6c4a0eab9789  (command, templates and emitter)
+// Inputs    8d572ca829fb  (command, templates and emitter)
 // Body      4c056ebade2c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    b30c4c9d02cb  (command, templates and emitter)
-// Body      7aedd3be68ea  (everything below this comment)
+// Inputs    3e7337624400  (command, templates and emitter)
+// Body      121fb2b02c9e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_128x128_s2_sm90a.h"
@@ -107,7 +107,7 @@ struct alignas(1024) SharedStorage {
   Element v[kStages][kValueSlices][kBlockN][kSpan];
   Element o[kBlockM / kWarpM][kOutputSlices][kWarpM][kSpan];  // a part for each warp
   uint64_t q_full[kQueryStages];   // completes when a tile's queries and its Tile are there
-  uint64_t q_empty[kQueryStages];  // completes when every consumer warp is done with them
+  uint64_t q_empty[kQueryStages];  // completes when every consumer thread is done with them
   uint64_t k_full[kStages], k_empty[kStages];  // the same for a block of keys
   uint64_t v_full[kStages], v_empty[kStages];  // and of values
   Tile tiles[kQueryStages];
@@ -490,7 +490,7 @@ __device__ __forceinline__ void softmax(Rows &rows, float factor, float (&correc
   }
 }
 
-// The same in fewer instructions, by the maximum of the blocks before: most blocks hold no score
+// A softmax in fewer instructions, by the maximum of the blocks before: most blocks hold no score
 // far above it. Where one does, and in rows without a base, weights are so large that their sum
 // over this thread's columns is above kMostWeight or no number: then false.
 template <bool kMasked>
@@ -558,11 +558,8 @@ __device__ __forceinline__ bool take_tile(SharedStorage &shared, Rows &rows, Til
     const int chunk = (step % 4 * 2 + lane / 16) ^ row % 8;  // of 8 elements, as TMA swizzled them
     ldmatrix_x4(rows.q[step], &shared.q[queries.stage][step / 4][row][chunk * 8]);
   }
-  // Every lane has read; the producer may load other queries.
-  __syncwarp();
-  if (lane == 0) {
-    mbarrier_arrive(&shared.q_empty[queries.stage]);
-  }
+  // This thread has read; once all have, the producer may load other queries.
+  mbarrier_arrive(&shared.q_empty[queries.stage]);
   queries.advance();
   return true;
 }
@@ -834,7 +831,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
     for (int stage = 0; stage < kQueryStages; ++stage) {
       mbarrier_init(&shared.q_full[stage], 1);
-      mbarrier_init(&shared.q_empty[stage], kBlockM / kWarpM);
+      mbarrier_init(&shared.q_empty[stage], 128 * kConsumers);
     }
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.k_full[stage], 1);

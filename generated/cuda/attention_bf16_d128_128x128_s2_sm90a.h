@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    b30c4c9d02cb  (command, templates and emitter)
+// Inputs    3e7337624400  (command, templates and emitter)
 // Body      83ebfc9c10a1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

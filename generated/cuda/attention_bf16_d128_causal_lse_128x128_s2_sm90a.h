@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    49db54d3b8a5  (command, templates and emitter)
+// Inputs    49f23b0cd488  (command, templates and emitter)
 // Body      9d28a00e2af9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

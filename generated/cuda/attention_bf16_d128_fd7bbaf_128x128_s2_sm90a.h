@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i and i - j < window) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    0a1b49be5021  (command, templates and emitter)
+// Inputs    bd55e5c6b865  (command, templates and emitter)
 // Body      7d6d46ca5364  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s2 q1
-// Inputs    4015c864a40e  (command, templates and emitter)
-// Body      6945a980ab66  (everything below this comment)
+// Inputs    cd99a85ba151  (command, templates and emitter)
+// Body      c80804025cb1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d256_causal_128x64_s2_q1_sm90a.h"
@@ -101,7 +101,7 @@ struct alignas(1024) SharedStorage {
   Element v[kStages][kValueSlices][kBlockN][kSpan];
   Element o[kBlockM / kWarpM][kOutputSlices][kWarpM][kSpan];  // a part for each warp
   uint64_t q_full[kQueryStages];   // completes when a tile's queries and its Tile are there
-  uint64_t q_empty[kQueryStages];  // completes when every consumer warp is done with them
+  uint64_t q_empty[kQueryStages];  // completes when every consumer thread is done with them
   uint64_t k_full[kStages], k_empty[kStages];  // the same for a block of keys
   uint64_t v_full[kStages], v_empty[kStages];  // and of values
   Tile tiles[kQueryStages];
@@ -539,13 +539,8 @@ __device__ __forceinline__ bool take_tile(SharedStorage &shared, Rows &rows, Til
 }
 
 // The last scores of the tile are computed: its queries, and its Tile, may be overwritten.
-__device__ __forceinline__ void release_queries(const Rows &rows, int lane) {
-  // Every lane of the warp has read the Tile.
-  __syncwarp();
-  if (lane == 0) {
-    mbarrier_arrive(rows.q_empty);
-  }
-}
+// Every thread says so of what it has read.
+__device__ __forceinline__ void release_queries(const Rows &rows) { mbarrier_arrive(rows.q_empty); }
 
 // Issue s = Q K^T for the keys of a stage.
 __device__ __forceinline__ void issue_scores(SharedStorage &shared, Rows &rows, int stage) {
@@ -600,7 +595,7 @@ __device__ __forceinline__ void next_block(SharedStorage &shared, const Call &ca
     mbarrier_arrive(&shared.k_empty[ring.stage]);
   }
   if (block == tile.first_block) {
-    release_queries(rows, thread % 32);
+    release_queries(rows);
   }
   finish_scores<kMasked>(rows, call, tile, row, block, thread % 32);
   float correction[2];
@@ -734,7 +729,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const Call &call,
       mbarrier_arrive(&shared.k_empty[ring.stage]);
     }
     if (block == tile.first_block) {
-      release_queries(rows, lane);
+      release_queries(rows);
     }
     clear_rows(rows);
     finish_scores<true>(rows, call, tile, row, block, lane);
@@ -799,7 +794,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < kQueryStages; ++stage) {
       mbarrier_init(&shared.q_full[stage], 1);
-      mbarrier_init(&shared.q_empty[stage], kBlockM / kWarpM);
+      mbarrier_init(&shared.q_empty[stage], 128 * kConsumers);
     }
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.k_full[stage], 1);

@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s2 q1
-// Inputs    4015c864a40e  (command, templates and emitter)
+// Inputs    cd99a85ba151  (command, templates and emitter)
 // Body      ad2383d00bcc  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

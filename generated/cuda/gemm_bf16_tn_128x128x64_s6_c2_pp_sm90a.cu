@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    8c2889d2325b  (command, templates and emitter)
-// Body      e7a75be3edae  (everything below this comment)
+// Inputs    2d375f17aeed  (command, templates and emitter)
+// Body      f0654f75d949  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x128x64_s6_c2_pp_sm90a.h"
@@ -399,9 +399,7 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const CUtensor
     Output *staging = shared.c[consumer][chunk % kBuffers];
     // The store that used this buffer last has read it: the thread that issued it knows, and tells
     // its warpgroup by the barrier.
-    if (thread == 0) {
-      tma_wait_read<kBuffers - 1>();
-    }
+    if (thread == 0) { tma_wait_read<kBuffers - 1>(); }
     named_barrier_sync(kStagingBarrier + consumer, 128);
 #pragma unroll
     for (int i = 0; i < kChunkN / 16; ++i) {
@@ -431,9 +429,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
   Ring ring = {0, 0};
   ring.skip(consumer * shape.steps);
   // The first turn is that of consumer 0.
-  if (consumer == 1) {
-    named_barrier_arrive(other_turn, kPair);
-  }
+  if (consumer == 1) { named_barrier_arrive(other_turn, kPair); }
   const int stride = gridDim.x / kCluster;
   for (int tile = blockIdx.x / kCluster + consumer * stride; tile < shape.tiles;
        tile += 2 * stride) {
@@ -446,9 +442,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
     store_tile(shared, map_c, e, shape, at, consumer, sums);
   }
   // The last stores still read shared memory, which ends with the block.
-  if (threadIdx.x % 128 == 0) {
-    tma_wait_read<0>();
-  }
+  if (threadIdx.x % 128 == 0) { tma_wait_read<0>(); }
 }
 
 extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s7 c2 k4ws
-// Inputs    2fe334f9279b  (command, templates and emitter)
-// Body      742a78a85322  (everything below this comment)
+// Inputs    bf1c3aed533c  (command, templates and emitter)
+// Body      07168511bbec  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x128x64_s7_c2_k4ws_sm90a.h"
@@ -345,9 +345,7 @@ extern "C" __global__ void __launch_bounds__(kAddThreads)
        i += stride) {
     Sum acc = 0;
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-      acc += workspace[part * count + i];
-    }
+    for (int part = 0; part < kParts; ++part) { acc += workspace[part * count + i]; }
     store_result(e, i / columns, i % columns, acc);
   }
 }
@@ -509,9 +507,7 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_128x128x64_s7_c2_k4ws_sm90a(
   cudaLaunchConfig_t config = {grid, block, sizeof(SharedStorage), stream, &overlap, 1};
   const cudaError_t launched = cudaLaunchKernelEx(&config, kernel, map_a, map_b, shape,
                                                   static_cast<Sum *>(workspace));
-  if (launched != cudaSuccess) {
-    return launched;
-  }
+  if (launched != cudaSuccess) { return launched; }
   const int64_t blocks = (m * n + kAddThreads - 1) / kAddThreads, most = 16 * processors;
   config.gridDim = dim3(static_cast<unsigned>(blocks < most ? blocks : most));
   config.blockDim = dim3(kAddThreads);

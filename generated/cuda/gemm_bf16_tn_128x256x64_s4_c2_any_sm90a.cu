@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2 any
-// Inputs    e00563376821  (command, templates and emitter)
-// Body      19dc47a3d576  (everything below this comment)
+// Inputs    9651b35c93cf  (command, templates and emitter)
+// Body      6cc658b6b0a3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x256x64_s4_c2_any_sm90a.h"
@@ -469,18 +469,14 @@ __device__ __forceinline__ void copy_row(const Element *source, Element *target,
     if ((piece > 0 || odd_bytes == 0) && next + kWord <= columns) {
       uint32_t word[5], shifted[4];
 #pragma unroll
-      for (int i = 0; i < 5; ++i) {
-        word[i] = words[piece * 4 + i];
-      }
+      for (int i = 0; i < 5; ++i) { word[i] = words[piece * 4 + i]; }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         shifted[i] = __funnelshift_r(word[i], word[i + 1], 8 * odd_bytes);
       }
       *reinterpret_cast<uint4 *>(target + first) = {shifted[0], shifted[1], shifted[2], shifted[3]};
     } else {
-      for (int64_t i = first; i < next && i < columns; ++i) {
-        target[i] = source[i];
-      }
+      for (int64_t i = first; i < next && i < columns; ++i) { target[i] = source[i]; }
     }
   }
 }
@@ -633,9 +629,7 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_128x256x64_s4_c2_any_sm90a(
     before.dynamicSmemBytes = 0;
     const auto repack = tilegen_gemm_bf16_tn_128x256x64_s4_c2_any_sm90a_repack;
     const cudaError_t error = cudaLaunchKernelEx(&before, repack, copies);
-    if (error != cudaSuccess) {
-      return error;
-    }
+    if (error != cudaSuccess) { return error; }
   }
   return cudaLaunchKernelEx(&config, kernel, map_a, map_b, shape, epilogue);
 }

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    d7af963fca0d  (command, templates and emitter)
-// Body      bc4ab3ad9013  (everything below this comment)
+// Inputs    aade3d62b737  (command, templates and emitter)
+// Body      681bb2c62a94  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a.h"
@@ -401,9 +401,7 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const CUtensor
     Output *staging = shared.c[consumer][chunk % kBuffers];
     // The store that used this buffer last has read it: the thread that issued it knows, and tells
     // its warpgroup by the barrier.
-    if (thread == 0) {
-      tma_wait_read<kBuffers - 1>();
-    }
+    if (thread == 0) { tma_wait_read<kBuffers - 1>(); }
     named_barrier_sync(kStagingBarrier + consumer, 128);
 #pragma unroll
     for (int i = 0; i < kBlockM / 16; ++i) {
@@ -449,9 +447,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
   }
   // The sums of all blocks are where the first one reads them.
   cluster_sync();
-  if (rank > 0) {
-    return;
-  }
+  if (rank > 0) { return; }
   for (int other = 0; other < kCluster - 1; ++other) {
 #pragma unroll
     for (int i = 0; i < kMmas * kSums; i += 4) {
@@ -465,9 +461,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
   }
   store_tile(shared, map_c, e, shape, at, consumer, sums);
   // The last stores still read shared memory, which ends with the block.
-  if (thread == 0) {
-    tma_wait_read<0>();
-  }
+  if (thread == 0) { tma_wait_read<0>(); }
 }
 
 extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)

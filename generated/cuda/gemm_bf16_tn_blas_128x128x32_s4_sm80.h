@@ -4,7 +4,7 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s4
-// Inputs    dfb38bfe1b5a  (command, templates and emitter)
+// Inputs    dc7056d1abe7  (command, templates and emitter)
 // Body      459f5f115887  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

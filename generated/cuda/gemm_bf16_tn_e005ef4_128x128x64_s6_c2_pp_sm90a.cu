@@ -4,8 +4,8 @@
 // Formula   d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n) where acc = sum over k of
 //           A[m,k] * B[n,k]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    3e0e2e6f00ed  (command, templates and emitter)
-// Body      f88513ade860  (everything below this comment)
+// Inputs    52de0db3e32f  (command, templates and emitter)
+// Body      a056667641cf  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a.h"
@@ -463,9 +463,7 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const CUtensor
     Output *staging = shared.c[consumer][chunk % kBuffers];
     // The store that used this buffer last has read it: the thread that issued it knows, and tells
     // its warpgroup by the barrier.
-    if (thread == 0) {
-      tma_wait_read<kBuffers - 1>();
-    }
+    if (thread == 0) { tma_wait_read<kBuffers - 1>(); }
     named_barrier_sync(kStagingBarrier + consumer, 128);
 #pragma unroll
     for (int i = 0; i < kChunkN / 16; ++i) {
@@ -503,9 +501,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads)
   // The parts are complete; the next kernel may start.
   asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
   const int64_t m = static_cast<int64_t>(blockIdx.x) * kRowThreads + threadIdx.x;
-  if (m >= rows) {
-    return;
-  }
+  if (m >= rows) { return; }
   float amax_row = -INFINITY;
 #pragma unroll 4
   for (int64_t part = 0; part < parts_n; ++part) {
@@ -522,9 +518,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
   Ring ring = {0, 0};
   ring.skip(consumer * shape.steps);
   // The first turn is that of consumer 0.
-  if (consumer == 1) {
-    named_barrier_arrive(other_turn, kPair);
-  }
+  if (consumer == 1) { named_barrier_arrive(other_turn, kPair); }
   const int stride = gridDim.x / kCluster;
   for (int tile = blockIdx.x / kCluster + consumer * stride; tile < shape.tiles;
        tile += 2 * stride) {
@@ -538,9 +532,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
     store_tile(shared, map_c, e, shape, at, consumer, sums);
   }
   // The last stores still read shared memory, which ends with the block.
-  if (threadIdx.x % 128 == 0) {
-    tma_wait_read<0>();
-  }
+  if (threadIdx.x % 128 == 0) { tma_wait_read<0>(); }
 }
 
 extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
@@ -705,9 +697,7 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a(
   if (tiles > 0) {
     const cudaError_t launched = cudaLaunchKernelEx(&config, kernel, map_a, map_b, map_c, shape,
                                                     epilogue);
-    if (launched != cudaSuccess) {
-      return launched;
-    }
+    if (launched != cudaSuccess) { return launched; }
   }
   config.gridDim = dim3(static_cast<unsigned>((m + kRowThreads - 1) / kRowThreads));
   config.blockDim = dim3(kRowThreads);

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s5 c2 pp
-// Inputs    f6503e1523fa  (command, templates and emitter)
-// Body      46cc82ae8498  (everything below this comment)
+// Inputs    87d60db332c9  (command, templates and emitter)
+// Body      96fd7d39bc3a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_residual_128x128x64_s5_c2_pp_sm90a.h"
@@ -469,9 +469,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
   uint32_t parity = 0;
   ring.skip(consumer * shape.steps);
   // The first turn is that of consumer 0.
-  if (consumer == 1) {
-    named_barrier_arrive(other_turn, kPair);
-  }
+  if (consumer == 1) { named_barrier_arrive(other_turn, kPair); }
   const int stride = gridDim.x / kCluster;
   for (int tile = blockIdx.x / kCluster + consumer * stride; tile < shape.tiles;
        tile += 2 * stride) {
@@ -486,9 +484,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
     parity ^= 1;
   }
   // The last stores still read shared memory, which ends with the block.
-  if (threadIdx.x % 128 == 0) {
-    tma_wait_read<0>();
-  }
+  if (threadIdx.x % 128 == 0) { tma_wait_read<0>(); }
 }
 
 extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    3d1ec5b768dc  (command, templates and emitter)
-// Body      6c4d25f3ec0a  (everything below this comment)
+// Inputs    05b8d37fefd4  (command, templates and emitter)
+// Body      983cc856cb20  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tt_bias_gelu_128x128x64_s6_c2_pp_sm90a.h"
@@ -437,9 +437,7 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const CUtensor
     Output *staging = shared.c[consumer][chunk % kBuffers];
     // The store that used this buffer last has read it: the thread that issued it knows, and tells
     // its warpgroup by the barrier.
-    if (thread == 0) {
-      tma_wait_read<kBuffers - 1>();
-    }
+    if (thread == 0) { tma_wait_read<kBuffers - 1>(); }
     named_barrier_sync(kStagingBarrier + consumer, 128);
 #pragma unroll
     for (int i = 0; i < kChunkN / 16; ++i) {
@@ -470,9 +468,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
   Ring ring = {0, 0};
   ring.skip(consumer * shape.steps);
   // The first turn is that of consumer 0.
-  if (consumer == 1) {
-    named_barrier_arrive(other_turn, kPair);
-  }
+  if (consumer == 1) { named_barrier_arrive(other_turn, kPair); }
   const int stride = gridDim.x / kCluster;
   for (int tile = blockIdx.x / kCluster + consumer * stride; tile < shape.tiles;
        tile += 2 * stride) {
@@ -486,9 +482,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
     store_tile(shared, map_c, e, shape, at, consumer, sums);
   }
   // The last stores still read shared memory, which ends with the block.
-  if (threadIdx.x % 128 == 0) {
-    tma_wait_read<0>();
-  }
+  if (threadIdx.x % 128 == 0) { tma_wait_read<0>(); }
 }
 
 extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)

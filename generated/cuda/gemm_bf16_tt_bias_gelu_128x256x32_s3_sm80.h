@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x256x32 s3
-// Inputs    ea0ad96bae2f  (command, templates and emitter)
+// Inputs    339482d2dbf4  (command, templates and emitter)
 // Body      6eb87a1c9a27  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

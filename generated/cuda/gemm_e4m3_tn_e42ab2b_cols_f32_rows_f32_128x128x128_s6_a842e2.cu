@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2
-// Inputs    c47c62cce299  (command, templates and emitter)
-// Body      0af050ec163d  (everything below this comment)
+// Inputs    a3bbb68c4c3e  (command, templates and emitter)
+// Body      5e7a745154fb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2.h"
@@ -407,9 +407,7 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const CUtensor
     Output *staging = shared.c[consumer][chunk % kBuffers];
     // The store that used this buffer last has read it: the thread that issued it knows, and tells
     // its warpgroup by the barrier.
-    if (thread == 0) {
-      tma_wait_read<kBuffers - 1>();
-    }
+    if (thread == 0) { tma_wait_read<kBuffers - 1>(); }
     named_barrier_sync(kStagingBarrier + consumer, 128);
 #pragma unroll
     for (int i = 0; i < kChunkN / 16; ++i) {
@@ -447,9 +445,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
     store_tile(shared, map_c, e, shape, at, consumer, sums);
   }
   // The last stores still read shared memory, which ends with the block.
-  if (threadIdx.x % 128 == 0) {
-    tma_wait_read<0>();
-  }
+  if (threadIdx.x % 128 == 0) { tma_wait_read<0>(); }
 }
 
 extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)

@@ -3,7 +3,7 @@
 //
 // Formula   z[m,n] = acc + bias[n]; c[m,n] = silu(z) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    01499c00816d  (command, templates and emitter)
+// Inputs    031ef2f31323  (command, templates and emitter)
 // Body      9442d62217df  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

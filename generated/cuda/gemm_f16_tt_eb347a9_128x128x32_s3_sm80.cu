@@ -4,8 +4,8 @@
 // Formula   d[m,n] = acc * scale; total[m] = sum(d, n); least[m] = min(d, n) where acc = sum
 //           over k of A[m,k] * B[k,n]
 // Schedule  128x128x32 s3
-// Inputs    9ce09d8b8aa8  (command, templates and emitter)
-// Body      41aaed2c8d25  (everything below this comment)
+// Inputs    2ec043f3279d  (command, templates and emitter)
+// Body      0a4e5840f981  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f16_tt_eb347a9_128x128x32_s3_sm80.h"
@@ -523,9 +523,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads)
     tilegen_gemm_f16_tt_eb347a9_128x128x32_s3_sm80_rows(
         int64_t rows, int64_t parts_n, const Epilogue e) {
   const int64_t m = static_cast<int64_t>(blockIdx.x) * kRowThreads + threadIdx.x;
-  if (m >= rows) {
-    return;
-  }
+  if (m >= rows) { return; }
   float total_row = 0.0f;
   float least_row = INFINITY;
 #pragma unroll 4

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s3
-// Inputs    c4969d3ea9ff  (command, templates and emitter)
+// Inputs    d626ca6d2202  (command, templates and emitter)
 // Body      633f1bcd0619  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

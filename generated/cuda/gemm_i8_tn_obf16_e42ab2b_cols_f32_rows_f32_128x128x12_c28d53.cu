@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2 pp
-// Inputs    eedc24b71752  (command, templates and emitter)
-// Body      8257e963c90a  (everything below this comment)
+// Inputs    ea96a37d2826  (command, templates and emitter)
+// Body      526aace09183  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_i8_tn_obf16_e42ab2b_cols_f32_rows_f32_128x128x12_c28d53.h"
@@ -422,9 +422,7 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const CUtensor
     Output *staging = shared.c[consumer][chunk % kBuffers];
     // The store that used this buffer last has read it: the thread that issued it knows, and tells
     // its warpgroup by the barrier.
-    if (thread == 0) {
-      tma_wait_read<kBuffers - 1>();
-    }
+    if (thread == 0) { tma_wait_read<kBuffers - 1>(); }
     named_barrier_sync(kStagingBarrier + consumer, 128);
 #pragma unroll
     for (int i = 0; i < kChunkN / 16; ++i) {
@@ -457,9 +455,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
   Ring ring = {0, 0};
   ring.skip(consumer * shape.steps);
   // The first turn is that of consumer 0.
-  if (consumer == 1) {
-    named_barrier_arrive(other_turn, kPair);
-  }
+  if (consumer == 1) { named_barrier_arrive(other_turn, kPair); }
   const int stride = gridDim.x / kCluster;
   for (int tile = blockIdx.x / kCluster + consumer * stride; tile < shape.tiles;
        tile += 2 * stride) {
@@ -473,9 +469,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
     store_tile(shared, map_c, e, shape, at, consumer, sums);
   }
   // The last stores still read shared memory, which ends with the block.
-  if (threadIdx.x % 128 == 0) {
-    tma_wait_read<0>();
-  }
+  if (threadIdx.x % 128 == 0) { tma_wait_read<0>(); }
 }
 
 extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s3
-// Inputs    9bcf1309ba65  (command, templates and emitter)
+// Inputs    ebbdf08d41f7  (command, templates and emitter)
 // Body      e93755072f5d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s7 c2 pp
-// Inputs    e74fb1038e10  (command, templates and emitter)
-// Body      3207f7ff2fda  (everything below this comment)
+// Inputs    4a80d229353b  (command, templates and emitter)
+// Body      b572146814c0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_tf32_tn_128x128x32_s7_c2_pp_sm90a.h"
@@ -346,9 +346,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const Epilogue &e
   Ring ring = {0, 0};
   ring.skip(consumer * shape.steps);
   // The first turn is that of consumer 0.
-  if (consumer == 1) {
-    named_barrier_arrive(other_turn, kPair);
-  }
+  if (consumer == 1) { named_barrier_arrive(other_turn, kPair); }
   const int stride = gridDim.x / kCluster;
   for (int tile = blockIdx.x / kCluster + consumer * stride; tile < shape.tiles;
        tile += 2 * stride) {

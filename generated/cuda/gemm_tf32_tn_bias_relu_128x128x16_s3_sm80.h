@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = relu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x16 s3
-// Inputs    5ff6ca836f01  (command, templates and emitter)
+// Inputs    f1a9f2dd1273  (command, templates and emitter)
 // Body      cae863ed92f2  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

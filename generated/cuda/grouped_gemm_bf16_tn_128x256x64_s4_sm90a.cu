@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[g,n,k], row m of group g
 // Schedule  128x256x64 s4
-// Inputs    525107e0056f  (command, templates and emitter)
-// Body      d9740bb9eda5  (everything below this comment)
+// Inputs    3c9888bea46e  (command, templates and emitter)
+// Body      69aeee6e62cd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "grouped_gemm_bf16_tn_128x256x64_s4_sm90a.h"
@@ -238,9 +238,7 @@ __device__ __forceinline__ bool find_tile(const Shape &shape, const int *ends, i
     }
     walk.first += tiles_m * shape.tiles_n;
     walk.begin = walk.end;
-    if (++walk.group < shape.groups) {
-      walk.end = ends[walk.group];
-    }
+    if (++walk.group < shape.groups) { walk.end = ends[walk.group]; }
   }
   return false;
 }

@@ -4,8 +4,8 @@
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * a_scale[m,k/128] * B[n,k] *
 //           b_scale[n/128,k/128]
 // Schedule  128x128x128 s6 c2
-// Inputs    d4adabae3642  (command, templates and emitter)
-// Body      5a82b1aa383f  (everything below this comment)
+// Inputs    b18894f0e36c  (command, templates and emitter)
+// Body      d573dbd6a1f5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "scaled_gemm_e4m3_tn_128x128x128_s6_c2_sm90a.h"
@@ -324,9 +324,7 @@ __device__ __forceinline__ void multiply(SharedStorage &shared, Ring &ring, cons
   const int row = at.m + thread / 32 * 16 + thread % 32 / 4;
   const float *b_scales = scales.b + at.n / kScaleColumns * scales.ld_b;
 #pragma unroll
-  for (int i = 0; i < kMmas * kSums; ++i) {
-    sums[i / kSums][i % kSums] = 0;
-  }
+  for (int i = 0; i < kMmas * kSums; ++i) { sums[i / kSums][i % kSums] = 0; }
   for (int step = 0; step < shape.steps; ++step) {
     // Fetch the scales of the step: they arrive while it is multiplied. Rows below A have none.
     const float b_scale = b_scales[step];
@@ -350,14 +348,10 @@ __device__ __forceinline__ void multiply(SharedStorage &shared, Ring &ring, cons
       }
       wgmma_commit();
       wgmma_wait<0>();
-      if (i == kMmas - 1) {
-        release(shared, ring.stage);
-      }
+      if (i == kMmas - 1) { release(shared, ring.stage); }
       const float scale[] = {a_scale[i][0] * b_scale, a_scale[i][1] * b_scale};
 #pragma unroll
-      for (int j = 0; j < kSums; ++j) {
-        sums[i][j] += of_step[j] * scale[j / 2 % 2];
-      }
+      for (int j = 0; j < kSums; ++j) { sums[i][j] += of_step[j] * scale[j / 2 % 2]; }
     }
     ring.advance();
   }
@@ -418,9 +412,7 @@ __device__ __forceinline__ void store_tile(SharedStorage &shared, const CUtensor
     Output *staging = shared.c[consumer][chunk % kBuffers];
     // The store that used this buffer last has read it: the thread that issued it knows, and tells
     // its warpgroup by the barrier.
-    if (thread == 0) {
-      tma_wait_read<kBuffers - 1>();
-    }
+    if (thread == 0) { tma_wait_read<kBuffers - 1>(); }
     named_barrier_sync(kStagingBarrier + consumer, 128);
 #pragma unroll
     for (int i = 0; i < kChunkN / 16; ++i) {
@@ -455,9 +447,7 @@ __device__ __forceinline__ void consume(SharedStorage &shared, const CUtensorMap
     store_tile(shared, map_c, e, shape, at, consumer, sums);
   }
   // The last stores still read shared memory, which ends with the block.
-  if (threadIdx.x % 128 == 0) {
-    tma_wait_read<0>();
-  }
+  if (threadIdx.x % 128 == 0) { tma_wait_read<0>(); }
 }
 
 extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)

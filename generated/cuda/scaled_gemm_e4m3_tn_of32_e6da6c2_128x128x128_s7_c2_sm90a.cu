@@ -4,8 +4,8 @@
 // Formula   c[m,n] = acc + c[m,n] where acc = sum over k of A[m,k] * a_scale[m,k/128] * B[n,k] *
 //           b_scale[n/128,k/128]
 // Schedule  128x128x128 s7 c2
-// Inputs    316f0db00428  (command, templates and emitter)
-// Body      1e9bec76b32d  (everything below this comment)
+// Inputs    e360fb515b1f  (command, templates and emitter)
+// Body      6eb9020a378d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "scaled_gemm_e4m3_tn_of32_e6da6c2_128x128x128_s7_c2_sm90a.h"
@@ -283,9 +283,7 @@ __device__ __forceinline__ void multiply(SharedStorage &shared, Ring &ring, cons
   const int row = at.m + thread / 32 * 16 + thread % 32 / 4;
   const float *b_scales = scales.b + at.n / kScaleColumns * scales.ld_b;
 #pragma unroll
-  for (int i = 0; i < kMmas * kSums; ++i) {
-    sums[i / kSums][i % kSums] = 0;
-  }
+  for (int i = 0; i < kMmas * kSums; ++i) { sums[i / kSums][i % kSums] = 0; }
   for (int step = 0; step < shape.steps; ++step) {
     // Fetch the scales of the step: they arrive while it is multiplied. Rows below A have none.
     const float b_scale = b_scales[step];
@@ -309,14 +307,10 @@ __device__ __forceinline__ void multiply(SharedStorage &shared, Ring &ring, cons
       }
       wgmma_commit();
       wgmma_wait<0>();
-      if (i == kMmas - 1) {
-        release(shared, ring.stage);
-      }
+      if (i == kMmas - 1) { release(shared, ring.stage); }
       const float scale[] = {a_scale[i][0] * b_scale, a_scale[i][1] * b_scale};
 #pragma unroll
-      for (int j = 0; j < kSums; ++j) {
-        sums[i][j] += of_step[j] * scale[j / 2 % 2];
-      }
+      for (int j = 0; j < kSums; ++j) { sums[i][j] += of_step[j] * scale[j / 2 % 2]; }
     }
     ring.advance();
   }

@@ -26,6 +26,8 @@ def climbing(rng, seq_q, seq_k, dim, step):
         # Below what the sums of weights may reach, above it, and beyond any float's exponent.
         (5.0, {"dtype": "bf16", "head_dim": 64, "causal": True}),
         (9.0, {"dtype": "bf16", "head_dim": 64, "causal": True, "score": "softcap(s, 30)"}),
+        # Nowhere near the cap, where a polynomial is the tanh.
+        (2.0, {"dtype": "bf16", "head_dim": 64, "causal": True, "score": "softcap(s, 30)"}),
         (400.0, {"dtype": "bf16", "head_dim": 64, "causal": True}),
         # Queries that stay in shared memory; halves, whose largest number is near.
         (12.0, {"dtype": "f16", "head_dim": 192}),
@@ -41,4 +43,4 @@ def test_maxima_that_climb_are_caught_up_with(step, options):
     seen = causal(seq_q, seq_k) if options.get("causal") else np.ones((seq_q, seq_k), bool)
     want, want_lse = reference(q, k, v, seen, 1.0, cap=30 if "score" in options else 0)
     assert np.linalg.norm(o - want) < 8e-3 * np.linalg.norm(want)
-    np.testing.assert_allclose(lse, want_lse, rtol=1e-5, atol=1e-3)
+    np.testing.assert_allclose(lse, want_lse, rtol=1e-5, atol=4e-3 if "score" in options else 1e-3)

@@ -285,6 +285,18 @@ def test_verdicts_know_their_noise(change, noise, expected):
     assert verdict(old, [change * value for value in old]) == expected
 
 
+def test_a_peer_that_packed_weights_ahead_competes_with_kernels_that_did():
+    from tilegen.bench.samples import Row
+
+    row = Row("", "", "gemm", {}, kernel="gemm_f32_tn_2400x256x512_r6x64_x86_64_v4")
+    row.ratios = {"onednn": [1.1], "onednn_prepacked": [0.9], "torch": [1.2], "read": [0.5]}
+    assert row.best_peer() == ("onednn", 1.1)
+    assert row.spared_packing() == ("onednn_prepacked", 0.9)
+    row.kernel = "gemm_f32_tn_prepacked_2400x256x512_r6x64_x86_64_v4"
+    assert row.best_peer() == ("onednn_prepacked", 0.9)
+    assert row.spared_packing()[0] == ""
+
+
 def test_a_comparison_counts_its_verdicts_and_what_is_not_timed_any_more():
     from tilegen.bench.samples import Report, Row
     from tilegen.bench.table import compare

@@ -15,6 +15,7 @@ from tilegen.runtime import cpu
 from tilegen.targets import TARGETS
 from tilegen.toolchain import build
 from tilegen.toolchain.host import missing_features
+from tilegen.values import BF16
 
 EMULATION = Path(__file__).with_name("amx_emulation.h")
 HAS_TILES = not missing_features(TARGETS["amx"])
@@ -64,6 +65,23 @@ def test_dtype_and_layout(schedule, dtype, layout):
 @pytest.mark.parametrize("schedule", ["amx", "amx_skinny"])
 def test_batches_and_an_epilogue(schedule):
     check(emulated(amx(schedule, batched="true", epilogue="bias_gelu", out_dtype="f32")))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5])
+def test_vectors_multiply_few_rows_and_count_subnormals(rows):
+    """Columns and depth end within vectors; up to four rows no element passes through tiles."""
+    kernel = emulated(amx("amx_skinny", out_dtype="f32"))
+    rng = np.random.default_rng(rows)
+    cols, depth = 39, 77
+    for scale in (1.0, 2.0**-130):
+        a, b = (rng.standard_normal((n, depth)) for n in (rows, cols))
+        a, b = a.astype(BF16.numpy), (b * scale).astype(BF16.numpy)
+        c = np.full((rows, cols), np.nan, np.float32)
+        kernel.run({"a": a, "b": b, "c": c}, {})
+        exact_a, exact_b = a.astype(np.float64), b.astype(np.float64)
+        bound = 1e-6 * np.abs(exact_a) @ np.abs(exact_b).T + depth * 2.0**-149
+        assert (np.abs(c - exact_a @ exact_b.T) <= bound).all()
+        assert (c != 0).all()
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "i8"])

@@ -120,6 +120,25 @@ def test_rows_that_tma_cannot_read_get_a_kernel_that_takes_them():
     assert not choose.takes(plain, made, H200, sizes)
 
 
+def test_tiles_are_cut_where_a_last_wave_would_be_nearly_empty():
+    """One tile in a second wave of 132 takes as long as a whole wave, unless all blocks share what is left."""
+    made = problem("sm_90a", dtype="bf16")
+
+    def seconds(tiles, stream):
+        given = {"tile": "128x128x64", "cluster": "1", "stages": "6", "pingpong": "false"}
+        given |= {"dtype": "bf16", "stream": str(stream).lower()}
+        schedule = KernelSpec.make("gemm", "sm_90a", given).schedule
+        sizes = {"m": 1024, "n": tiles // 8 * 128, "k": 8192}
+        return gemm_cuda.estimate(schedule, made, H200, sizes).seconds
+
+    # Of 16 tiles in a second wave each takes as long as a whole one.
+    assert seconds(144, False) > 1.7 * seconds(128, False)
+    assert seconds(144, True) < 0.75 * seconds(144, False)
+    # What fills its wave is not cut, and is a little slower for being able to.
+    assert 0 < seconds(128, True) / seconds(128, False) - 1 < 0.02
+    assert best("sm_90a", (1024, 16, 500000), dtype="bf16").stream
+
+
 def test_an_array_of_blocks_is_as_long_as_its_blocks_are_many():
     """A product of scaled blocks has arrays of which an extent follows from a size."""
     spec = KernelSpec.make("scaled_gemm", "sm_90a", {})

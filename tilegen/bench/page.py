@@ -18,7 +18,9 @@ product), `cudnn` and `flash` its attention by cuDNN and by FlashAttention, `fle
 product with the epilogue inside cublasLt, `torch_gated` one product of both matrices of a gated layer and a compiled kernel
 that joins the halves, `triton` and `tilelang` kernels of these with the epilogue inside, `torch_fp8` and `torch_blocks`
 PyTorch's products of fp8 with scales of rows and of blocks. A ceiling is no peer: `copy` is a plain copy of as many bytes,
-`read` a kernel that only reads as many, and the figure is the part of its speed that ours reaches.
+`read` a kernel that only reads as many, and the figure is the part of its speed that ours reaches. On the CPU
+`onednn_prepacked` was spared the packing of weights; it is a peer of kernels of ours that are too, and named in brackets
+beside the others.
 """
 
 
@@ -70,7 +72,9 @@ def _section(path: Path, report: Report) -> str:
         if math.isnan(seconds):
             continue
         cells = [row.case, f"`{row.kernel}`", f"{seconds * 1e6:.1f} us", _rate(row, seconds)]
-        cells += [peer or "-", f"{ratio:.3f}" if peer else "-", f"{part:.3f}" if limit else "-"]
+        spared, beside = row.spared_packing()
+        who = f"{peer or '-'} ({spared} {beside:.3f})" if spared else peer or "-"
+        cells += [who, f"{ratio:.3f}" if peer else "-", f"{part:.3f}" if limit else "-"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, ""])
 

@@ -17,6 +17,9 @@ FORMAT = 1
 # What is timed beside a kernel to show how far it could go, and competes for nothing: it computes nothing.
 CEILINGS = frozenset({"copy", "read"})
 
+# A peer so named has packed its weights before the timing; ours so named has, too.
+PACKED_AHEAD = "prepacked"
+
 
 @dataclass
 class Row:
@@ -54,8 +57,14 @@ class Row:
         return statistics.median(self.ratios[peer])
 
     def best_peer(self) -> tuple[str, float]:
-        """The fastest peer and its ratio, or an empty name; a ceiling is no peer."""
-        return self._least([name for name in self.ratios if name not in CEILINGS])
+        """The fastest peer of our kind and its ratio, or an empty name; a ceiling is no peer."""
+        names = set(self.ratios) - CEILINGS - {self.spared_packing()[0]}
+        return self._least(sorted(names))
+
+    def spared_packing(self) -> tuple[str, float]:
+        """The fastest peer that packed weights ahead where ours did not, and its ratio, or an empty name."""
+        ours = f"_{PACKED_AHEAD}" in self.kernel
+        return self._least([n for n in self.ratios if n.endswith(f"_{PACKED_AHEAD}") and not ours])
 
     def ceiling(self) -> tuple[str, float]:
         """The fastest ceiling and the part of it that ours reaches, or an empty name."""

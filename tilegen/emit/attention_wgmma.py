@@ -6,6 +6,7 @@ from typing import Any
 
 from tilegen.plans.attention_backward_wgmma import WgmmaAttentionBackwardPlan
 from tilegen.plans.attention_wgmma import WgmmaAttentionPlan
+from tilegen.problems.attention_score import CappedScore, short_score
 
 
 def context(plan: WgmmaAttentionPlan | WgmmaAttentionBackwardPlan) -> dict[str, Any]:
@@ -35,6 +36,8 @@ def _forward(plan: WgmmaAttentionPlan) -> dict[str, Any]:
         "output_product": output,
         # Long rows of queries leave the products so much of the time that looking for maxima is free.
         "weighs_first": int(not in_shared),
+        # Where it is not, the exponentials of capped scores wait for nothing but the hardware's tanh.
+        "capped": int(not in_shared and isinstance(short_score(plan.problem), CappedScore)),
     }
 
 

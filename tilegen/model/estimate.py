@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from tilegen.schedules.base import Schedule
@@ -40,14 +41,14 @@ class Estimate:
     schedule: Schedule
     terms: tuple[Term, ...]
 
-    @property
+    @functools.cached_property
     def seconds(self) -> float:
         """The longest of the overlapping terms, a little of the others, and what overlaps nothing."""
         beside = sum(t.seconds for t in self.terms if t.overlaps) - self.limit.seconds
         alone = sum(t.seconds for t in self.terms if not t.overlaps)
         return self.limit.seconds + DISTURBS * beside + alone
 
-    @property
+    @functools.cached_property
     def limit(self) -> Term:
         """The overlapping term that takes longest."""
         return max((t for t in self.terms if t.overlaps), key=lambda t: t.seconds)

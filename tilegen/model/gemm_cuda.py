@@ -29,6 +29,8 @@ TIE = 0.001
 
 # Nanoseconds: a launch up to the first slice; clusters that start together; a split's exchange of sums.
 LAUNCH, CLUSTER, EXCHANGE = 2300.0, 700.0, 1200.0
+# Nanoseconds that a kernel takes longer which may cut tiles, whether it does or not.
+STREAMING = 500.0
 # Bytes a nanosecond between the blocks of a cluster; nanoseconds of the kernel that adds up a workspace.
 PEERS, WORKSPACE = 20.0, 2000.0
 # Nanoseconds from the request of a step to its products, with which the stages ahead are shared.
@@ -114,7 +116,7 @@ def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
     stored = bm * bn * call.problem.out_dtype.bytes
     rate = STORE * schedule.chunk_n / 64 if schedule.staged(call.problem) else SCATTER
     results = (1 if hidden else stored_tiles) * (RESULTS + stored / rate)
-    start = LAUNCH + (CLUSTER if schedule.cluster > 1 else 0)
+    start = LAUNCH + (CLUSTER if schedule.cluster > 1 else 0) + STREAMING * schedule.stream
     terms.append(Term("start", start / 1e9, "launch and first fill", overlaps=False))
     terms.append(Term("results", results / 1e9, "that no other tile hides", overlaps=False))
     if shares and shares.cuts:

@@ -12,6 +12,8 @@ from tilegen.schedules.gemm_wgmma_rules import LEAST_SHARE
 
 # Nanoseconds until one block's word that its sums are there has reached another.
 HAND_OVER = 1500.0
+# How much longer shares take that are uneven parts of few tiles: a cluster leaves sums to one, and waits for others'.
+UNEVEN = 1.3
 # Bytes a nanosecond at which a multiprocessor writes sums to L2, or reads them there.
 SUMS = 60.0
 
@@ -41,7 +43,10 @@ class Shares:
         waves = ceil_div(tiles, clusters)
         if waves * steps - tiles * steps // clusters < LEAST_SHARE:
             return cls(clusters, tiles, tiles, waves * steps)
-        return cls(clusters, tiles, max(0, waves - 2) * clusters, ceil_div(tiles * steps, clusters))
+        share = ceil_div(tiles * steps, clusters)
+        if clusters > tiles and clusters % tiles:
+            share = round(share * UNEVEN)
+        return cls(clusters, tiles, max(0, waves - 2) * clusters, share)
 
     @classmethod
     def at(cls, schedule: WgmmaGemm, call: Call) -> Shares:

@@ -7,16 +7,21 @@ from typing import ClassVar
 
 from tilegen.plans.base import Fact, Plan, Refusal
 from tilegen.plans.gemm_amx import PERMISSION
-from tilegen.plans.gemm_packed_text import batch_offset, words_of
+from tilegen.plans.gemm_packed_text import batch_offset, fold_orders, words_of
 from tilegen.plans.gemm_skinny import STRIPS_PER_THREAD
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_amx import TILE, word
 from tilegen.schedules.gemm_amx_skinny import AmxSkinnyGemm
 from tilegen.targets import CpuTarget
-from tilegen.values import I8
+from tilegen.values import BF16, I8
 
 # Words of B that are worth starting a thread: 128 KiB, some 10 us.
 THREAD_COST = 32768
+
+# Rows that vectors multiply, rows of B that they meet together, and steps of K, a line of each, fetched ahead.
+FEW_M = 4
+FEW_N = 4
+FEW_AHEAD = 16
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,11 @@ class AmxSkinnyGemmPlan(Plan):
     ahead: int
     thread_cost: int
     strips_per_thread: int
+    few_m: int
+    few_n: int
+    few_ahead: int
+    few_counts: tuple[int, ...]
+    fold_orders: tuple[str, ...]
     word: int
     step: int
     exact: int
@@ -69,6 +79,7 @@ class AmxSkinnyGemmPlan(Plan):
         """Derive every number. The schedule must be legal for the problem on the target."""
         block_m, block_n, depth = schedule.tile
         kind = "amx-int8" if problem.dtype is I8 else "amx-bf16"
+        few = FEW_M if problem.dtype is BF16 else 0
         a, b = problem.tensors()[:2]
         sizes = [s.name for s in problem.sizes() if s.name != "k"]
         words = words_of(problem)
@@ -85,6 +96,11 @@ class AmxSkinnyGemmPlan(Plan):
             ahead=schedule.ahead,
             thread_cost=THREAD_COST,
             strips_per_thread=STRIPS_PER_THREAD,
+            few_m=few,
+            few_n=FEW_N,
+            few_ahead=FEW_AHEAD,
+            few_counts=tuple(range(1, few + 1)),
+            fold_orders=fold_orders(TILE),
             step=TILE * word(problem),
             offset=0,
             dot="_tile_dpbssd" if problem.dtype is I8 else "_tile_dpbf16ps",

@@ -92,3 +92,9 @@ def widening(problem: Gemm) -> tuple[str, str]:
 def batch_offset(problem: Gemm, name: str) -> str:
     """C text that moves a pointer to the matrix of the block's batch; empty without batches."""
     return f" + block->batch * call->stride_{name}" if problem.batched else ""
+
+
+def fold_orders(lanes: int) -> tuple[str, ...]:
+    """Orders of a vector's elements, each half the last one's distance off, whose sums end in all elements' sum."""
+    steps = [lanes >> i for i in range(1, lanes.bit_length())]
+    return tuple(", ".join(str((lane + step) % lanes) for lane in range(lanes)) for step in steps)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tilegen.plans.base import Fact, Plan, Refusal, ceil_div
 from tilegen.plans.gemm_packed import THREAD_COST
-from tilegen.plans.gemm_packed_text import PARTS, batch_offset, features_of
+from tilegen.plans.gemm_packed_text import PARTS, batch_offset, features_of, fold_orders
 from tilegen.plans.gemm_packed_text import missing_features, widening
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_packed import MULTIPLIED, lanes_of
@@ -78,7 +78,6 @@ class SkinnyGemmPlan(Plan):
         widen = widening(problem) if converted else ("", "")
         a, b = problem.tensors()[:2]
         sizes = [s.name for s in problem.sizes() if s.name != "k"]
-        steps = [lanes >> i for i in range(1, lanes.bit_length())]
         k_contiguous = problem.layout.a == "t"
         return cls(
             problem,
@@ -100,9 +99,7 @@ class SkinnyGemmPlan(Plan):
             vector_counts=tuple(range(1, micro_n // lanes + 1)),
             row_counts=tuple(range(1, micro_m + 1)),
             col_counts=tuple(range(1, micro_n + 1)),
-            fold_orders=tuple(
-                ", ".join(str((lane + step) % lanes) for lane in range(lanes)) for step in steps
-            ),
+            fold_orders=fold_orders(lanes),
             vector_bytes=target.vector_bytes,
             half_bytes=target.vector_bytes // 2,
             element_bytes=problem.dtype.bytes,
