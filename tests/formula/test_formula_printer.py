@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,6 +18,7 @@ from ulp_check import measure
 from tilegen import formula as fl
 from tilegen.emit import c_expr
 from tilegen.emit.c_expr import catalogue, closure, helper_texts, includes_for, print_statements
+from tilegen.emit.c_expr import shortened
 from tilegen.emit.c_expr.wrap import wrap
 from tilegen.emit.hygiene import faults
 from tilegen.emit.sweeps import Writer
@@ -205,6 +208,19 @@ def test_errors_of_c_functions_are_within_what_their_comments_say(flags):
         assert error <= limit, f"{name}: {error} ulp at {where}"
         comment = catalogue("c")[name].split("\n")[0]
         assert "ulp" not in comment or f"within {limit:g} ulp" in comment
+
+
+def test_the_tail_of_the_short_gelu_is_as_exact_as_its_comment_says():
+    (text,) = (x for x in shortened(helper_texts(["gelu"], "cuda")) if " gelu(" in x)
+    values = {"a": np.linspace(0, 13, 1 << 16, dtype=np.float32)}
+    for sum_of_products in re.findall(r"\bp = (.*);", text):
+        python = re.sub(r"(\d[\d.e-]*)f\b", r"np.float32(\1)", sum_of_products)
+        values["p"] = eval(python, {"np": np}, values)
+    tail = np.array([math.erfc(a / math.sqrt(2)) / 2 for a in values["a"].tolist()])
+    error = np.abs(np.exp2(values["p"].astype(float)) / tail - 1)
+    near = values["a"] < 3.8
+    limits = re.search(r"within\s+(?:// )?(\S+) of itself.* 3\.8, (\S+) beyond", text).groups()
+    assert error[near].max() <= float(limits[0]) and error[~near].max() <= float(limits[1])
 
 
 @pytest.mark.parametrize(
