@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 sk
-// Inputs    a8ddd796b723  (command, templates and emitter)
-// Body      3db159034154  (everything below this comment)
+// Inputs    8b5c167f306c  (command, templates and emitter)
+// Body      bec597f77ae8  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x256x64_s4_sk_sm90a.h"
@@ -49,7 +49,8 @@ constexpr int kStages = 4;      // steps that shared memory holds
 constexpr int kConsumers = 2;   // consumer warpgroups
 constexpr int kPart = 64;       // rows of a tile that one of them computes
 constexpr int kCluster = 1;     // blocks of a cluster, one below the other in M
-constexpr int kLeastShare = 8;  // steps that a cluster has at least, and that cuts must save
+constexpr int kLeastShare = 8;  // steps that a cluster has at least of tiles that are cut
+constexpr int kJoinSteps = 3;   // in whose time a cluster adds up another one's sums
 constexpr int kFewSteps = 4;    // fewer of a tile are not parted from it
 constexpr int kGroupM = 8;      // rows of tiles that are walked together
 
@@ -99,7 +100,8 @@ struct Shape {
   int64_t m, n;
   int steps;  // along K
   int tiles_m, tiles_n, tiles;
-  int whole;  // tiles that one cluster computes alone; the others are cut
+  int whole;    // tiles that one cluster computes alone; the others are cut
+  int sharers;  // clusters that share those
 };
 
 // First row and column of a tile.
@@ -290,7 +292,7 @@ struct Piece {
 // one's begins. A cut that would part a few steps from their tile moves to the tile's edge.
 __device__ __forceinline__ int64_t share_begin(const Shape &shape, int cluster) {
   const int64_t steps = static_cast<int64_t>(shape.tiles - shape.whole) * shape.steps;
-  const int64_t at = steps * cluster / static_cast<int>(gridDim.x / kCluster);
+  const int64_t at = steps * min(cluster, shape.sharers) / shape.sharers;
   const int64_t within = at % shape.steps;
   if (within < kFewSteps) { return at - within; }
   return shape.steps - within < kFewSteps ? at - within + shape.steps : at;
@@ -515,14 +517,11 @@ __device__ __forceinline__ void add_sums(const Workspace &workspace, const Shape
   while (share_begin(shape, cluster - others) > edge) { ++others; }
   // The same rows of the tile in the nearest cluster; those of the one before lie kApart behind.
   const int place = (blockIdx.x - kCluster) * kConsumers + consumer;
-  for (int i = thread; i < others; i += 128) {
-    uint64_t *ready = &workspace.ready[place - i * kApart];
-    wait_ready(ready);
-    // Taken: the next launch finds it as any other word, and no one has to clear the workspace.
-    *ready = 0;
-  }
+  for (int i = thread; i < others; i += 128) { wait_ready(&workspace.ready[place - i * kApart]); }
   // The sums of all of them are complete.
   named_barrier_sync(kSumsBarrier + consumer, 128);
+  // Take the words away: the next launch must not find them, and nobody clears the workspace.
+  for (int i = thread; i < others; i += 128) { workspace.ready[place - i * kApart] = 0; }
   const Four *from = workspace.sums + static_cast<int64_t>(place) * kFours * 128 + thread;
 #pragma unroll 1
   for (int i = 0; i < others; ++i) {
@@ -654,27 +653,31 @@ extern "C" int tilegen_gemm_bf16_tn_128x256x64_s4_sk_sm90a_supports(
   return 0;
 }
 
-// How many clusters work: as many as run at once, but none on less than kLeastShare steps. Where
-// tiles are few, each has as many clusters as the others, unless that leaves one in ten idle.
-static int count_clusters(int tiles, int steps, int at_once) {
-  using namespace gemm_bf16_tn_128x256x64_s4_sk_sm90a;
-  const int64_t parts_of_tile = steps > kLeastShare ? steps / kLeastShare : 1;
-  const int64_t most = tiles * parts_of_tile;
-  const int busy = most < at_once ? static_cast<int>(most) : at_once;
-  const int even = busy / tiles * tiles;
-  return 10 * even >= 9 * busy ? even : busy;
-}
+// Tiles that are computed whole, and the clusters that share the others.
+struct Cut {
+  int whole, sharers;
+};
 
-// How many tiles are computed whole, each by one cluster: all of them where cutting would save too
-// few steps. Else the last full wave is cut with the rest, so that no share is less than a tile.
-static int whole_tiles(int tiles, int steps, int clusters) {
+// Cut the tiles of a last wave that is not full where that takes the fewest steps: each into equal
+// parts, which walk K side by side and find in L2 what they all need; or, where not even two parts
+// of each fit, into shares that end anywhere and are a quarter slower for it.
+static Cut cut_tiles(int tiles, int steps, int at_once) {
   using namespace gemm_bf16_tn_128x256x64_s4_sk_sm90a;
-  const int waves = parts(tiles, clusters);
-  const int64_t share = static_cast<int64_t>(tiles) * steps / clusters;
-  if (static_cast<int64_t>(waves) * steps - share < kLeastShare) {
-    return tiles;
+  const int rest = tiles % at_once;
+  Cut best = {tiles, 0};
+  int64_t least = steps;
+  for (int count = 2; rest > 0 && count * rest <= at_once; ++count) {
+    const int64_t time = steps / count + kJoinSteps * (count + 1);
+    if (time < least && steps / count >= kLeastShare) {
+      least = time;
+      best = {tiles - rest, count * rest};
+    }
   }
-  return waves > 2 ? (waves - 2) * clusters : 0;
+  const int64_t share = static_cast<int64_t>(rest) * steps / at_once;
+  if (share * 5 / 4 + 4 * kJoinSteps < least && share >= kLeastShare) {
+    best = {tiles - rest, at_once};
+  }
+  return best;
 }
 
 // What the consumers of so many clusters leave: sums, and words that say that they are complete.
@@ -735,14 +738,17 @@ extern "C" cudaError_t tilegen_gemm_bf16_tn_128x256x64_s4_sk_sm90a(
   const int tiles_m = parts(m, kBlockM * kCluster), tiles_n = parts(n, kBlockN);
   const int tiles = tiles_m * tiles_n;
   const int steps = parts(k, kBlockK);
-  const int clusters = count_clusters(tiles, steps, processors / kCluster);
+  const int at_once = processors / kCluster;
+  const Cut cut = cut_tiles(tiles, steps, at_once);
   if (workspace == nullptr || reinterpret_cast<uintptr_t>(workspace) % 16 != 0 ||
-      workspace_bytes < sums_bytes(clusters)) {
+      workspace_bytes < sums_bytes(cut.sharers)) {
     return cudaErrorInvalidValue;
   }
   Four *sums = static_cast<Four *>(workspace);
-  const Workspace space = {sums, reinterpret_cast<uint64_t *>(sums + count_fours(clusters))};
-  const Shape shape = {m, n, steps, tiles_m, tiles_n, tiles, whole_tiles(tiles, steps, clusters)};
+  const Workspace space = {sums, reinterpret_cast<uint64_t *>(sums + count_fours(cut.sharers))};
+  const Shape shape = {m, n, steps, tiles_m, tiles_n, tiles, cut.whole, cut.sharers};
+  const int busy = tiles < cut.sharers ? cut.sharers : tiles;
+  const int clusters = busy < at_once ? busy : at_once;
   const Epilogue epilogue = {static_cast<__nv_bfloat16 *>(c), ldc};
   // The kernel may start while the one before it in the stream ends: it waits before it reads.
   cudaLaunchAttribute overlap = {};

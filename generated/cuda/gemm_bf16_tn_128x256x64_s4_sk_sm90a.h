@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 sk
-// Inputs    a8ddd796b723  (command, templates and emitter)
+// Inputs    8b5c167f306c  (command, templates and emitter)
 // Body      93138d4e43c0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2
-// Inputs    a3bbb68c4c3e  (command, templates and emitter)
+// Inputs    e6a80e188f0b  (command, templates and emitter)
 // Body      19615752621b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -66,7 +66,8 @@ def worst(kernel: Rendered, sizes: dict[str, int], processors: int) -> tuple[flo
     return compare(kernel.plan, arrays, expected)[0], call.recording.launches[0]
 
 
-# Tiles of a pair of blocks, 128 x 64: whole, too few for the clusters, one more than they are, most of two waves.
+# Tiles of a pair of blocks, 128 x 64: whole; cut into equal parts, alone and behind a whole wave; in shares that end
+# anywhere, with one cluster between two tiles.
 @pytest.mark.parametrize(
     "processors, tiles_m, tiles_n, steps, clusters",
     [
@@ -78,11 +79,12 @@ def worst(kernel: Rendered, sizes: dict[str, int], processors: int) -> tuple[flo
         (8, 1, 1, 2 * STAGES + 1, 1),
         (8, 1, 1, 2 * SHARE, 2),
         (10, 1, 1, 5 * SHARE + 1, 5),
-        (6, 2, 1, 2 * SHARE + 5, 3),
+        (6, 2, 1, 2 * SHARE + 5, 2),
+        (6, 2, 1, 45, 3),
+        (8, 1, 3, 65, 4),
         (4, 1, 3, 2 * SHARE, 2),
-        (4, 2, 2, 2 * SHARE + 1, 2),
         (6, 1, 4, 3 * SHARE, 3),
-        (6, 2, 4, 2 * SHARE + 1, 3),
+        (6, 1, 5, 45, 3),
         (4, 1, 5, SHARE, 2),
     ],
 )
@@ -91,9 +93,12 @@ def test_every_way_to_share_tiles(kernel, processors, tiles_m, tiles_n, steps, c
     error, made = worst(kernel, sizes, processors)
     assert error <= 1 and made.grid[0] == 2 * clusters
     # The model shares out as the launcher does: sizes, steps, tiles, and how many of these are whole.
-    shape = next(struct.unpack("<qq5i", p[:36]) for p in made.params if len(p) == 40)
-    shares = Shares.of(tiles_m * tiles_n, steps, processors // 2)
-    assert shape[2:] == (steps, tiles_m, tiles_n, shares.tiles, shares.whole)
+    shape = next(struct.unpack("<qq6i", p[:40]) for p in made.params if len(p) == 40)
+    shares = Shares.of(tiles_m * tiles_n, steps, processors // 2, 1)
+    assert shape[2:] == (
+        *(steps, tiles_m, tiles_n),
+        *(shares.tiles, shares.whole, shares.sharers),
+    )
     assert shares.clusters == clusters
 
 

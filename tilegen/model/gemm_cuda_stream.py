@@ -12,8 +12,6 @@ from tilegen.schedules.gemm_wgmma_rules import LEAST_SHARE
 
 # Nanoseconds until one block's word that its sums are there has reached another.
 HAND_OVER = 1500.0
-# How much longer shares take that are uneven parts of few tiles: a cluster leaves sums to one, and waits for others'.
-UNEVEN = 1.3
 # Bytes a nanosecond at which a multiprocessor writes sums to L2, or reads them there.
 SUMS = 60.0
 
@@ -23,30 +21,42 @@ class Shares:
     """How the clusters share tiles, as the launcher decides it.
 
     Attributes:
-        clusters: that have work.
         tiles: of a whole cluster.
         whole: tiles that one cluster computes alone; the others are cut.
-        steps: of K, of the cluster that has most.
+        sharers: clusters that share those.
+        clusters: that have work.
+        steps: of K, in whose time the busiest cluster computes its own.
+        joined: sums of other clusters that one adds up.
     """
 
-    clusters: int
     tiles: int
     whole: int
+    sharers: int
+    clusters: int
     steps: int
+    joined: int
 
     @classmethod
-    def of(cls, tiles: int, steps: int, at_once: int) -> Shares:
-        """So many tiles of so many steps, on a device that runs so many clusters at once."""
-        busy = min(at_once, tiles * max(1, steps // LEAST_SHARE))
-        even = busy // tiles * tiles
-        clusters = even if 10 * even >= 9 * busy else busy
-        waves = ceil_div(tiles, clusters)
-        if waves * steps - tiles * steps // clusters < LEAST_SHARE:
-            return cls(clusters, tiles, tiles, waves * steps)
-        share = ceil_div(tiles * steps, clusters)
-        if clusters > tiles and clusters % tiles:
-            share = round(share * UNEVEN)
-        return cls(clusters, tiles, max(0, waves - 2) * clusters, share)
+    def of(cls, tiles: int, steps: int, at_once: int, join: int) -> Shares:
+        """So many tiles of so many steps, on a device that runs so many clusters at once.
+
+        Args:
+            join: steps in whose time a cluster adds up the sums of another.
+        """
+        waves, rest = divmod(tiles, at_once)
+        # Whole, in equal parts, in shares that end anywhere: time of the last wave, clusters, sums added up.
+        ways = [(steps, 0, 0, steps if rest else 0)]
+        for parts in range(2, at_once // rest + 1 if rest else 2):
+            if steps // parts >= LEAST_SHARE:
+                time = steps // parts + join * (parts + 1)
+                ways.append((time, parts * rest, parts - 1, ceil_div(steps, parts)))
+        share = rest * steps // at_once
+        if share >= LEAST_SHARE:
+            ways.append((share * 5 // 4 + 4 * join, at_once, 1, ceil_div(share * 5, 4)))
+        _, sharers, joined, last = min(ways, key=lambda way: way[0])
+        whole = tiles - rest if sharers else tiles
+        clusters = min(at_once, max(tiles, sharers))
+        return cls(tiles, whole, sharers, clusters, waves * steps + last, joined)
 
     @classmethod
     def at(cls, schedule: WgmmaGemm, call: Call) -> Shares:
@@ -54,7 +64,7 @@ class Shares:
         bm, bn, bk = schedule.tile
         tiles = ceil_div(call.m, bm * schedule.cluster) * ceil_div(call.n, bn) * call.count
         at_once = call.device.processors * schedule.resident // schedule.cluster
-        return cls.of(tiles, ceil_div(call.k, bk), at_once)
+        return cls.of(tiles, ceil_div(call.k, bk), at_once, schedule.join_steps)
 
     @property
     def cuts(self) -> bool:
@@ -63,7 +73,7 @@ class Shares:
 
     def why(self) -> str:
         """What is cut, in words."""
-        return f"{self.clusters} clusters share {self.tiles - self.whole} of {self.tiles} tiles"
+        return f"{self.sharers} clusters share {self.tiles - self.whole} of {self.tiles} tiles"
 
     def as_tiles(self, schedule: WgmmaGemm, call: Call) -> Tiles:
         """Blocks that have one piece of work each, of `steps` steps."""
@@ -73,8 +83,7 @@ class Shares:
 
     def exchange(self, schedule: WgmmaGemm) -> Term:
         """Sums on their way through the workspace: one piece out, and those of the others in."""
-        others = max(1, ceil_div(self.clusters, self.tiles) - 1)
-        moved = (1 + others) * 4 * schedule.mma_m * schedule.mma_n
+        moved = (1 + self.joined) * 4 * schedule.mma_m * schedule.mma_n
         seconds = (HAND_OVER + moved / SUMS) / 1e9
-        why = f"of sums of {others + 1} blocks"
+        why = f"of {self.joined + 1} sums"
         return Term("exchange", seconds, why, overlaps=False)

@@ -192,6 +192,11 @@ class WgmmaGemm(Schedule):
         return self.repack
 
     @property
+    def join_steps(self) -> int:
+        """Steps of K in whose time a block adds up the sums of another: where products bound it, the same for any tile."""
+        return 3 if self.mma_m * self.mma_n >= 8192 else 1
+
+    @property
     def roles(self) -> rules.Roles:
         """Registers of a thread, by role."""
         return rules.roles(self.consumers, self.resident)

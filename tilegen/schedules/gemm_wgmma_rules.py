@@ -47,7 +47,7 @@ ROLES = {1: Roles(255, 255, 255), 2: Roles(168, 40, 232), 3: Roles(128, 32, 160)
 # Registers of a processor, and parts of K that a workspace may hold.
 REGISTERS = 65536
 MOST_PARTS = 64
-# Stream-K: steps of K that a cluster takes at least, and that cutting tiles has to save.
+# Stream-K: steps of K that a cluster takes at least of tiles that are cut.
 LEAST_SHARE = 8
 
 
