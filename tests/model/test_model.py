@@ -120,6 +120,25 @@ def test_rows_that_tma_cannot_read_get_a_kernel_that_takes_them():
     assert not choose.takes(plain, made, H200, sizes)
 
 
+def test_blocks_side_by_side_fetch_few_rows_once():
+    """As measured on an H200: 65 us where four blocks share A, 73 where two, 72 where none does."""
+    sizes = {"m": 128, "n": 7168, "k": 16384}
+    made = problem("sm_90a", dtype="bf16")
+    ranked = {
+        e.schedule.cluster_n: e for e in reversed(choose.rank(made, H200, sizes)) if shares_a(e)
+    }
+    assert set(ranked) == {1, 2, 4}
+    assert ranked[4].seconds < ranked[1].seconds
+    # A second wave of clusters of four is not tried.
+    wide = choose.rank(made, H200, {**sizes, "n": 28672})
+    assert {e.schedule.cluster_n for e in wide if shares_a(e)} == {1, 2}
+
+
+def shares_a(estimate):
+    schedule = estimate.schedule
+    return type(schedule).name == "wgmma" and str(schedule.tile) == "128x64x64" and schedule.swap
+
+
 def test_tiles_are_cut_where_a_last_wave_would_be_nearly_empty():
     """One tile in a second wave of 132 takes as long as a whole wave, unless all blocks share what is left."""
     made = problem("sm_90a", dtype="bf16")

@@ -29,6 +29,8 @@ TIE = 0.001
 
 # Nanoseconds: a launch up to the first slice; clusters that start together; a split's exchange of sums.
 LAUNCH, CLUSTER, EXCHANGE = 2300.0, 700.0, 1200.0
+# Seconds that warps save which ask for their first vectors while they wait for the kernel in front of them.
+AHEAD = 0.1e-6
 # Nanoseconds that a kernel takes longer which may cut tiles, whether it does or not.
 STREAMING = 500.0
 # Bytes a nanosecond between the blocks of a cluster; nanoseconds of the kernel that adds up a workspace.
@@ -83,7 +85,8 @@ def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
     bm, bn, bk = schedule.tile
     size = call.problem.storage.bytes
     together = schedule.cluster if not schedule.workspace else 1
-    tiles = Tiles.of(call, bm, bn, together, schedule.split, schedule.resident)
+    beside = schedule.cluster_n
+    tiles = Tiles.of(call, bm, bn, together, schedule.split, schedule.resident, beside)
     steps = ceil_div(ceil_div(call.k, bk), schedule.split)
     stored_tiles, why = tiles.waves, tiles.why()
     shares = Shares.at(schedule, call) if schedule.stream else None
@@ -95,7 +98,7 @@ def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
     promoting = PROMOTING[schedule.pingpong] if schedule.promotes(call.problem) else 1.0
     cycles = tiles.turns * steps * max(products, reads) * promoting
     clock = call.clock(tiles.busy(call.device))
-    shared = (min(bm, call.m) + min(bn, call.n) / schedule.cluster) * bk * size
+    shared = (min(bm, call.m) / beside + min(bn, call.n) / schedule.cluster) * bk * size
     phantom = ceil_div(call.m, bm) % schedule.cluster != 0
     # Copies of displaced operands start their rows where lines begin.
     lines = 1.0 if schedule.repack and _displaced(call) else call.lines
@@ -116,7 +119,7 @@ def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
     stored = bm * bn * call.problem.out_dtype.bytes
     rate = STORE * schedule.chunk_n / 64 if schedule.staged(call.problem) else SCATTER
     results = (1 if hidden else stored_tiles) * (RESULTS + stored / rate)
-    start = LAUNCH + (CLUSTER if schedule.cluster > 1 else 0) + STREAMING * schedule.stream
+    start = LAUNCH + (CLUSTER if schedule.sharing > 1 else 0) + STREAMING * schedule.stream
     terms.append(Term("start", start / 1e9, "launch and first fill", overlaps=False))
     terms.append(Term("results", results / 1e9, "that no other tile hides", overlaps=False))
     if shares and shares.cuts:
@@ -246,6 +249,11 @@ def _gemv(schedule: GemvGemm, call: Call) -> Estimate:
     terms = [
         call.memory(in_flight, moved / STREAMED * min(waste, 1.3) ** 0.25 * gaps),
         Term("arithmetic", products, f"{passes} passes of {schedule.vectors} rows"),
-        Term("start", 2.3e-6 + 0.05e-6 * turns, "launch and first vectors", overlaps=False),
+        Term(
+            "start",
+            2.3e-6 - AHEAD * (schedule.ahead > 0) + 0.05e-6 * turns,
+            "launch and first vectors",
+            overlaps=False,
+        ),
     ]
     return Estimate(schedule, tuple(terms))

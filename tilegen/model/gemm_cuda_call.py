@@ -111,15 +111,23 @@ class Tiles:
 
     @classmethod
     def of(
-        cls, call: Call, bm: int, bn: int, together: int = 1, split: int = 1, resident: int = 1
+        cls,
+        call: Call,
+        bm: int,
+        bn: int,
+        together: int = 1,
+        split: int = 1,
+        resident: int = 1,
+        beside: int = 1,
     ) -> Tiles:
-        """Tiles of bm x bn, blocks in clusters of `together` rows, K split over `split` blocks.
+        """Tiles of bm x bn, blocks in clusters of `together` rows or `beside` columns, K split over `split` blocks.
 
         A multiprocessor has `resident` of the blocks at once.
         """
         rows = ceil_div(ceil_div(call.m, bm), together) * together
-        units = rows * ceil_div(call.n, bn) * call.count * split
-        cluster = max(together, split)
+        columns = ceil_div(ceil_div(call.n, bn), beside) * beside
+        units = rows * columns * call.count * split
+        cluster = max(together, split, beside)
         # Clusters of four and more do not find room everywhere.
         room = call.device.processors * (10 if cluster > 2 else 11) // 11
         processors = room // cluster * cluster or call.device.processors

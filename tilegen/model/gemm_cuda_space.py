@@ -24,6 +24,8 @@ _TILES = [
     *((192, n) for n in (128, 192)),
     *((256, n) for n in (112, 128)),
 ]
+# Blocks of clusters of four that run at once.
+ONE_WAVE = 120
 # K from which more parts of it than a cluster holds are worth an estimate.
 LONG = 16384
 
@@ -71,6 +73,11 @@ def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> It
                 yield made(**given, repack=repack)
                 for resident in (2, 3) if bn == 64 and split == 1 else ():
                     yield made(**given, repack=repack, resident=resident)
+            # Clusters of four do not find room for a second wave: it starts late.
+            for beside in (2, 4) if n <= ONE_WAVE * 64 else (2,):
+                given = {"tile": Tile((max(64, rows), 64, depth)), "cluster_n": beside}
+                yield made(**given, pingpong=False, repack=repack)
+                yield made(**given, swap=True, repack=repack)
         if not repack and k >= LONG:
             for bn in (16, 32, 64, 128):
                 for split in (8, 16, 32):
@@ -81,6 +88,8 @@ def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> It
             for warps, split in ((4, 1), (8, 1), (8, 2), (8, 4), (8, 8)):
                 for unroll in (4, 8):
                     yield GemvGemm(vectors, columns, warps, split, unroll)
+                if split == 1 and "tma" in where.features:
+                    yield GemvGemm(vectors, columns, warps, split, ahead=4)
     for cls in (MmaGemm, SimtGemm):
         if cls.accepts(problem, where) is None:
             yield from _of_any_size(cls, problem, where)
