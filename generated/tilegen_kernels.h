@@ -38,6 +38,7 @@
 #include "cuda/attention_backward_bf16_d128_causal_64x32_sm80.h"
 #include "cuda/attention_bf16_d128_128x128_s2_sm90a.h"
 #include "cuda/attention_bf16_d128_causal_lse_128x128_s2_sm90a.h"
+#include "cuda/attention_bf16_d128_decode_16x32_s3_w4_sm90a.h"
 #include "cuda/attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_s3_w4_sm80.h"
 #include "cuda/attention_bf16_d128_fd7bbaf_128x128_s2_sm90a.h"
 #include "cuda/attention_bf16_d256_causal_128x64_s2_q1_sm90a.h"

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j < length[b]) times v, s = scale * q . k
 // Schedule  decode 16x16 s3 w4
-// Inputs    3e48eb1aaeb5  (command, templates and emitter)
-// Body      5f67421db0a6  (everything below this comment)
+// Inputs    1b97a063ad71  (command, templates and emitter)
+// Body      5d11ad7dd937  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_s3_w4_sm80.h"
@@ -25,8 +25,8 @@
 // At the end a block of threads merges the results of its warps and leaves them, with maximum and
 // sum of every row, in the workspace. A second kernel merges the splits, always in the same order.
 //
-// Shared memory: q 4352, rings 104448 bytes. Rows are padded by 16 bytes, so that eight of
-// them, which ldmatrix reads at once, lie in different banks.
+// Shared memory: q 4352, rings 104448 bytes. Queries are padded by 16 bytes a row, so that
+// eight rows, which ldmatrix reads at once, lie in different banks; keys and values are as well.
 namespace attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_s3_w4_sm80 {
 
 using Element = __nv_bfloat16;
@@ -47,7 +47,7 @@ constexpr int kMmaM = 16;                         // rows of one mma
 constexpr int kMmaTiles = kRows / kMmaM;          // 1
 constexpr int kThreads = 32 * kWarps;             // 128
 constexpr int kVector = 8;                        // elements in 16 bytes
-constexpr int kPitch = kHeadDim + kVector;        // 136, elements of a row of q and k
+constexpr int kPitch = kHeadDim + kVector;        // 136, elements of a row of q
 constexpr int kValuePitch = kValueDim + kVector;  // 136
 constexpr int kMmaK = 16;                         // depth of one mma
 static_assert(kHeadDim % kMmaK == 0 && kBlockN % kMmaK == 0, "products are cut by 16");
@@ -497,10 +497,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     copy_wait<kStages - 2>();
     __syncwarp();
     const int ahead = block + (kStages - 1) * kWarps;
-    KeysAndValues &next = ring[stage == 0 ? kStages - 1 : stage - 1];
+    const int next = stage == 0 ? kStages - 1 : stage - 1;
     if (ahead < end) {
-      fetch_block(next.k, k, k_stride_seq, k_stride_page, pages, ahead * kBlockN, seen_end);
-      fetch_block(next.v, v, v_stride_seq, v_stride_page, pages, ahead * kBlockN, seen_end);
+      fetch_block(ring[next].k, k, k_stride_seq, k_stride_page, pages, ahead * kBlockN, seen_end);
+      fetch_block(ring[next].v, v, v_stride_seq, v_stride_page, pages, ahead * kBlockN, seen_end);
     }
     copy_commit();
 #pragma unroll

@@ -4,7 +4,7 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    f076c06aea9e  (command, templates and emitter)
+// Inputs    8fda0d62c87a  (command, templates and emitter)
 // Body      4e9e66aab584  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    928a6d350db8  (command, templates and emitter)
+// Inputs    19d5d237a1ae  (command, templates and emitter)
 // Body      65c67a6baec3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

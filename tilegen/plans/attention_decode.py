@@ -13,7 +13,15 @@ from tilegen.plans.attention import (
 )
 from tilegen.plans.base import Fact, Plan, Refusal
 from tilegen.problems.attention import Attention
-from tilegen.schedules.attention_decode import MMA_ROWS, MOST_SPLITS, DecodeAttention, value_slices
+from tilegen.schedules.attention_decode import (
+    MMA_ROWS,
+    MOST_SPLITS,
+    SPAN,
+    SWIZZLE_BYTES,
+    DecodeAttention,
+    in_boxes,
+    value_slices,
+)
 from tilegen.schedules.attention_mma import PAD
 from tilegen.targets import CudaTarget
 
@@ -33,6 +41,15 @@ class DecodeAttentionPlan(Plan):
     output_extent: str  # C name of the elements of a value
     column_of_output: str  # C text of where a column of a slice is in the output
     slice_factor: str
+    boxes: int  # whether the copy engine moves blocks of keys and values, else cp.async
+    blocks_part: str
+    head_slices: int  # of 128 bytes, of a key
+    value_slices: int  # and of the value that a block of threads reads
+    first_slice: str  # C text of the first of these
+    box_rows: str  # C text of the extents that a box moves along: keys, and what heads lie in
+    box_outer: str
+    alignment: int  # of shared memory, bytes
+    map_type: str
     rows: int
     mma_tiles: int
     block_n: int
@@ -63,7 +80,8 @@ class DecodeAttentionPlan(Plan):
         cls, problem: Attention, schedule: DecodeAttention, target: CudaTarget
     ) -> DecodeAttentionPlan:
         """Derive every number. The schedule must be legal for the problem on the target."""
-        shared = schedule.shared_bytes(problem)
+        shared = schedule.shared_bytes(problem, target)
+        boxes = in_boxes(problem, target)
         resident = target.shared_sm // (sum(shared.values()) + target.shared_reserved)
         # Registers: so many blocks that a thread keeps what it needs.
         fits = target.registers_sm // (32 * schedule.warps * schedule.registers(problem))
@@ -81,6 +99,15 @@ class DecodeAttentionPlan(Plan):
             output_extent="kOutputDim" if slices > 1 else "kValueDim",
             column_of_output="tile.first_column + column" if slices > 1 else "column",
             slice_factor=" * kSlices" if slices > 1 else "",
+            boxes=int(boxes),
+            blocks_part=f"cuda/parts/attention_decode_{'boxes' if boxes else 'copies'}.cuh.j2",
+            head_slices=problem.head_dim // SPAN,
+            value_slices=problem.value_dim // slices // SPAN,
+            first_slice="tile.first_column / kSpan" if slices > 1 else "0",
+            box_rows="kPage" if problem.page else "seq_k",
+            box_outer="pages" if problem.page else "batch",
+            alignment=SWIZZLE_BYTES if boxes else 16,
+            map_type="FLOAT16" if kind == "f16" else "BFLOAT16",
             rows=schedule.rows,
             mma_tiles=schedule.rows // MMA_ROWS,
             block_n=schedule.block,
@@ -101,6 +128,9 @@ class DecodeAttentionPlan(Plan):
             **element_names(problem),
         )
 
+    def parts(self) -> tuple[str, ...]:
+        return (self.blocks_part,)
+
     @property
     def shared_bytes(self) -> int:
         return self.q_bytes + self.block_bytes
@@ -109,7 +139,9 @@ class DecodeAttentionPlan(Plan):
     def refusals(self) -> tuple[Refusal, ...]:
         return (
             head_refusals(self.problem)
-            + alignment_refusals(self.problem, "cp.async moves")
+            + alignment_refusals(
+                self.problem, "the copy engine moves" if self.boxes else "cp.async moves"
+            )
             + distance_refusals(self.problem)
         )
 

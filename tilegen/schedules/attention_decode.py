@@ -26,6 +26,17 @@ WIDEST_SLICE = 256
 MOST_DIMS = {"head_dim": 576, "value_dim": 512}
 
 
+# Elements in the 128 bytes that the copy engine swizzles together; bytes it wants such rows to start on.
+SPAN = 64
+SWIZZLE_BYTES = 1024
+
+
+def in_boxes(problem: Attention, target: CudaTarget) -> bool:
+    """Whether the copy engine moves keys and values: it does where rows are whole spans of 128 bytes."""
+    columns = problem.value_dim // value_slices(problem.value_dim)
+    return "tma" in target.features and not (problem.head_dim % SPAN or columns % SPAN)
+
+
 def value_slices(value_dim: int) -> int:
     """How many blocks of threads share a value: as few as leave each whole products it has registers for."""
     units = value_dim // 16
@@ -99,16 +110,21 @@ class DecodeAttention(Schedule):
         columns = problem.value_dim // value_slices(problem.value_dim)
         return self.rows // MMA_ROWS * (columns // 2 + 8) + self.block // 2 + OVERHEAD - 8
 
-    def shared_bytes(self, problem: Attention) -> dict[str, int]:
-        """Shared memory of a block in bytes, by what it holds; rows are padded by 16 bytes.
+    def shared_bytes(self, problem: Attention, target: CudaTarget) -> dict[str, int]:
+        """Shared memory of a block in bytes, by what it holds; rows that cp.async writes are padded by 16 bytes.
 
-        The warps' results, which are merged at the end, lie where keys and values were.
+        The warps' results, which are merged at the end, lie where keys and values were. Boxes have a barrier for
+        each block, beside the queries, and start on whole swizzles.
         """
-        row = (problem.head_dim + PAD) * 2
+        boxes = in_boxes(problem, target)
+        pad = 0 if boxes else 2 * PAD
         columns = problem.value_dim // value_slices(problem.value_dim)
-        ring = self.warps * self.stages * self.block * (row + (columns + PAD) * 2)
+        blocks = self.warps * self.stages
+        ring = blocks * self.block * (problem.head_dim + columns + pad) * 2
         parts = self.warps * self.rows * (columns + 2) * 4
-        return {"q": self.rows * row, "blocks": max(ring, parts)}
+        queries = self.rows * (problem.head_dim + PAD) * 2 + (8 * blocks if boxes else 0)
+        unit = SWIZZLE_BYTES if boxes else 16
+        return {"q": -(-queries // unit) * unit, "blocks": -(-max(ring, parts) // unit) * unit}
 
     def violations(self, problem: Attention, target: CudaTarget) -> list[Violation]:
         broken = []
@@ -136,7 +152,7 @@ class DecodeAttention(Schedule):
                     f"registers a thread; {target} gives {allowed}",
                 )
             )
-        shared = sum(self.shared_bytes(problem).values())
+        shared = sum(self.shared_bytes(problem, target).values())
         if shared > target.shared_block:
             broken.append(
                 Violation(
