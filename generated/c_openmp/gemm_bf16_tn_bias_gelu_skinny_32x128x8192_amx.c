@@ -4,7 +4,7 @@
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 32x128x8192
 // Inputs    d8c9636858cf  (command, templates and emitter)
-// Body      a68c01e01d23  (everything below this comment)
+// Body      0083df7b08ad  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_bias_gelu_skinny_32x128x8192_amx.h"
@@ -54,7 +54,7 @@ enum {
   kAhead = 8,  // steps of K by which B is fetched before its use, for over kTile rows
   kThreadCost = 32768,  // words of B that are worth starting a thread
   kStripsPerThread = 4,  // so that a thread that loses its core can be helped
-  kFewM = 4,  // most rows that vectors multiply
+  kFewM = 2,  // most rows that vectors multiply
   kFewN = 4,  // rows of B that vectors meet together
   kFewAhead = 16,  // steps of K by which B is fetched before vectors meet it
 
@@ -475,7 +475,7 @@ static inline __attribute__((always_inline)) void add_products(int rows, int col
   const uint32_t upper = 0xffff0000u;
 #pragma GCC unroll 4
   for (int j = 0; j < cols; ++j) {
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int i = 0; i < rows; ++i) {
       sum[i][j] += (Vector)(a[i] << 16) * (Vector)(b[j] << 16);
       sum[i][j] += (Vector)(a[i] & upper) * (Vector)(b[j] & upper);
@@ -490,7 +490,7 @@ static inline __attribute__((always_inline)) void multiply_vectors(
   Vector sum[kFewM][kFewN];  // [rows][cols]
   Words row_of_a[kFewM];     // [rows]
   Words row_of_b[kFewN];     // [cols]
-#pragma GCC unroll 4
+#pragma GCC unroll 2
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < cols; ++j) {
@@ -500,7 +500,7 @@ static inline __attribute__((always_inline)) void multiply_vectors(
   }
   int64_t k = 0;
   for (; k + kStep <= call->elements; k += kStep) {
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int i = 0; i < rows; ++i) {
       row_of_a[i] = *(const WordsAt *)(a + i * call->lda + k);
     }
@@ -517,7 +517,7 @@ static inline __attribute__((always_inline)) void multiply_vectors(
     const size_t bytes = (size_t)(call->elements - k) * sizeof(Element);
     memset(row_of_a, 0, sizeof row_of_a);
     memset(row_of_b, 0, sizeof row_of_b);
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int i = 0; i < rows; ++i) {
       memcpy(&row_of_a[i], a + i * call->lda + k, bytes);
     }
@@ -529,7 +529,7 @@ static inline __attribute__((always_inline)) void multiply_vectors(
   }
 #pragma GCC unroll 4
   for (int j = 0; j < cols; ++j) {
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int i = 0; i < rows; ++i) {
       sums[j * kTile + i] = sum_of(sum[i][j]);
     }
@@ -548,25 +548,11 @@ static void multiply_few(int rows, int cols, const struct Call *call, const Elem
         multiply_vectors(1, 1, call, a, b, sums);
       }
       break;
-    case 2:
+    default:
       if (many) {
         multiply_vectors(2, kFewN, call, a, b, sums);
       } else {
         multiply_vectors(2, 1, call, a, b, sums);
-      }
-      break;
-    case 3:
-      if (many) {
-        multiply_vectors(3, kFewN, call, a, b, sums);
-      } else {
-        multiply_vectors(3, 1, call, a, b, sums);
-      }
-      break;
-    default:
-      if (many) {
-        multiply_vectors(4, kFewN, call, a, b, sums);
-      } else {
-        multiply_vectors(4, 1, call, a, b, sums);
       }
       break;
   }

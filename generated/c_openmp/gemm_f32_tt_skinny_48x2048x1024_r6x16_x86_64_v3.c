@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  skinny 48x2048x1024 r6x16
-// Inputs    1434c2de7975  (command, templates and emitter)
-// Body      2af96b1e8315  (everything below this comment)
+// Inputs    be324a80c1eb  (command, templates and emitter)
+// Body      771b5adc656a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_f32_tt_skinny_48x2048x1024_r6x16_x86_64_v3.h"
@@ -218,8 +218,8 @@ static void multiply_block(const struct Call *call, const struct Block *block) {
         source = copy;
         ldb = kMicroN;
       }
-      // The last piece of the strip has none to its right.
-      const int64_t lines = j + kMicroN < block->cols ? (int64_t)kLines : 0;
+      // The last piece of the strip has none to its right. A single row passes too fast for this.
+      const int64_t lines = block->rows > 1 && j + kMicroN < block->cols ? (int64_t)kLines : 0;
       for (int64_t i = 0; i < block->rows; i += kMicroM) {
         const int rows = (int)smaller(kMicroM, block->rows - i);
         const int64_t end = lines * smaller(i + kMicroM, block->rows) / block->rows;

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  skinny 48x2048x1024 r6x16
-// Inputs    1434c2de7975  (command, templates and emitter)
+// Inputs    be324a80c1eb  (command, templates and emitter)
 // Body      061f5eae3022  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

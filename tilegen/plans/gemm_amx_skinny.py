@@ -19,7 +19,7 @@ from tilegen.values import BF16, I8
 THREAD_COST = 32768
 
 # Rows that vectors multiply, rows of B that they meet together, and steps of K, a line of each, fetched ahead.
-FEW_M = 4
+FEW_M = 2
 FEW_N = 4
 FEW_AHEAD = 16
 
