@@ -27,7 +27,6 @@ def spec(**options: str) -> KernelSpec:
         ({"dtype": "i8"}, ["not i8"]),
         ({"batched": "true"}, ["batches"]),
         ({"ahead": "4"}, ["sm_80", "from sm_90 on"]),
-        ({"constant_b": "true"}, ["sm_80", "from sm_90 on"]),
     ],
     ids=str,
 )
@@ -36,15 +35,6 @@ def test_refusals_have_numbers(options, words):
         spec(**options)
     for word in words:
         assert word in str(refusal.value)
-
-
-def test_only_a_constant_b_is_read_before_the_wait():
-    options = {"dtype": "bf16", "schedule": "gemv", "constant_b": "true"}
-    kernel = render(KernelSpec.make("gemm", "sm_90a", options))
-    body = kernel.files[kernel.source]
-    whole = body[body.index("if (is_whole(k)) {") :]
-    assert whole.index("request(u)") < whole.index("wait_for_front()") < whole.index("use(u")
-    assert body.count("griddepcontrol.wait") == 1
 
 
 def test_what_is_asked_for_ahead_comes_before_the_wait():

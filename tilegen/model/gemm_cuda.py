@@ -8,6 +8,7 @@ H200 (benchmarks/results/gemm_wgmma_h200.json); of other devices only the figure
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from tilegen.model.devices import DEVICES
@@ -29,8 +30,6 @@ TIE = 0.001
 
 # Nanoseconds: a launch up to the first slice; clusters that start together; a split's exchange of sums.
 LAUNCH, CLUSTER, EXCHANGE = 2300.0, 700.0, 1200.0
-# Seconds that warps save which ask for their first vectors while they wait for the kernel in front of them.
-AHEAD = 0.1e-6
 # Nanoseconds that a kernel takes longer which may cut tiles, whether it does or not.
 STREAMING = 500.0
 # Bytes a nanosecond between the blocks of a cluster; nanoseconds of the kernel that adds up a workspace.
@@ -53,6 +52,12 @@ SHARED = 128
 PROMOTING = {False: 1.25, True: 1.8}
 # How much faster warps that read long rows draw from device memory than the copy engine does.
 STREAMED = 1.06
+# Part of the time that is left where the first vectors wait in L2, and where they are read twice for nothing.
+ASKED, ASKED_IN_VAIN = 0.97, 1.02
+# Part of a last turn that its few warps have to themselves.
+UNEVEN = 0.4
+# Nanoseconds of a vector that is read and used alone.
+LEFT_OVER = 500.0
 # Part of a peak that ordinary units reach.
 ORDINARY = 0.72
 # Nanoseconds that a slice of mma.sync waits at its barrier.
@@ -234,26 +239,31 @@ def _gemv(schedule: GemvGemm, call: Call) -> Estimate:
     warps = ceil_div(call.n, schedule.columns) * schedule.split
     registers = -(-schedule.registers(call.problem) // 8) * 8
     resident = min(call.where.threads_sm // 32, call.where.registers_sm // (32 * registers))
-    resident = max(1, resident // schedule.warps) * schedule.warps
-    held = min(warps, device.processors * resident)
-    in_flight = held * schedule.columns * schedule.unroll * 32 * VECTOR_BYTES
-    # What a column's depth leaves over beyond whole rounds of a warp's vectors is read vector by vector.
-    span = 32 * VECTOR_BYTES // size * schedule.unroll * schedule.split
-    waste = ceil_div(call.k, span) * span / call.k
-    # Few warps leave gaps between their requests; many one after the other each begin and end.
+    places = device.processors * max(1, resident // schedule.warps) * schedule.warps
+    own = schedule.columns * schedule.unroll * 32 * VECTOR_BYTES
+    # Few warps leave gaps between their requests.
     gaps = 1 + 0.06 * max(0.0, 1 - warps / device.processors / 32)
-    turns = max(0.0, warps / (device.processors * resident) - 1)
-    moved = call.bytes + (passes - 1) * call.n * call.k * size / 4
+    moved = (call.bytes + (passes - 1) * call.n * call.k * size / 4) / STREAMED * gaps
+    whole, last = divmod(warps, places)
+    steps = ceil_div(call.k * size, 32 * VECTOR_BYTES * schedule.split)
+    if schedule.ahead:
+        gains = schedule.columns == 1 and whole <= 3 and steps >= 4 * schedule.unroll
+        moved *= ASKED if gains else ASKED_IN_VAIN
+    terms = [call.memory(min(warps, places) * own, moved * min(1.0, whole * places / warps))]
+    if last:
+        # The last turn has few warps on their way, though the one before it ends little by little.
+        rest = moved * last / warps
+        alone = call.memory(last * own, rest).seconds
+        among = call.memory(min(warps, places) * own, rest).seconds
+        seconds = among + (alone - among) * (UNEVEN if whole else 1.0)
+        terms = [dataclasses.replace(terms[0], seconds=seconds + terms[0].seconds * (whole > 0))]
     flops = passes * schedule.vectors * call.n * call.k
     products = flops * 2 / (device.processors * device.fma32 * device.clock * ORDINARY) / 1e9
-    terms = [
-        call.memory(in_flight, moved / STREAMED * min(waste, 1.3) ** 0.25 * gaps),
+    # What a column's depth leaves over beyond whole rounds is read vector by vector.
+    left = steps % schedule.unroll * ceil_div(warps, places) * LEFT_OVER / 1e9
+    terms += [
         Term("arithmetic", products, f"{passes} passes of {schedule.vectors} rows"),
-        Term(
-            "start",
-            2.3e-6 - AHEAD * (schedule.ahead > 0) + 0.05e-6 * turns,
-            "launch and first vectors",
-            overlaps=False,
-        ),
+        Term("rest of K", left, "vectors beyond whole rounds", overlaps=False),
+        Term("start", 2.3e-6 + 0.05e-6 * whole, "launch and first vectors", overlaps=False),
     ]
     return Estimate(schedule, tuple(terms))

@@ -26,6 +26,8 @@ _TILES = [
 ]
 # Blocks of clusters of four that run at once.
 ONE_WAVE = 120
+# Rows up to which blocks side by side that share A are worth an estimate.
+SHORT = 1024
 # K from which more parts of it than a cluster holds are worth an estimate.
 LONG = 16384
 
@@ -63,6 +65,11 @@ def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> It
             yield made(tile=tile, repack=repack, cluster=1)
             for split in (2, 4):
                 yield made(tile=tile, repack=repack, split=split)
+            if bm == 128 and bn <= 128 and 128 < m <= SHORT:
+                for beside in (2, 4):
+                    yield made(
+                        tile=tile, repack=repack, cluster_n=beside, consumers=2, pingpong=False
+                    )
             if bm == 64:
                 for resident in (2, 3):
                     yield made(tile=tile, repack=repack, cluster=1, resident=resident)

@@ -11,15 +11,6 @@ def batch_offset(problem: Gemm, name: str) -> str:
     return f" + at.batch * shape.stride_{name}" if problem.batched else ""
 
 
-def early_reads(constant_b: int) -> tuple[str, ...]:
-    """What a caller has to see to where B is read before the kernel in front has ended."""
-    sentence = (
-        "b is constant: no kernel in front in the stream that may still run writes it, as its first "
-        "elements are read before that kernel has ended."
-    )
-    return (sentence,) if constant_b else ()
-
-
 def gemm_facts(plan: Plan, threads: int, shared: int, registers: int) -> list[Fact]:
     """Numbers that every CUDA GEMM has: threads, shared memory, occupancy, arithmetic intensity.
 

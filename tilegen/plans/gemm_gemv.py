@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilegen.plans.base import Fact, Plan
-from tilegen.plans.gemm import early_reads
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_gemv import VECTOR_BYTES, GemvGemm
 from tilegen.targets import CudaTarget
@@ -27,7 +26,6 @@ class GemvGemmPlan(Plan):
     groups: int
     overlaps: int
     ahead: int
-    constant_b: int
 
     template: ClassVar[str] = "cuda/gemm_gemv.cu.j2"
 
@@ -50,13 +48,7 @@ class GemvGemmPlan(Plan):
             # Launches overlap from sm_90 on, which also brought the copy engine.
             overlaps=int("tma" in target.features),
             ahead=schedule.ahead,
-            constant_b=int(schedule.constant_b),
         )
-
-    @property
-    def requirements(self) -> tuple[str, ...]:
-        """Sentences of the contract."""
-        return early_reads(self.constant_b)
 
     def facts(self) -> list[Fact]:
         in_flight = 32 * VECTOR_BYTES * self.columns * self.unroll

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tilegen.plans import gemm_wgmma_names as names
 from tilegen.plans.base import Fact, Plan, Refusal
-from tilegen.plans.gemm import early_reads, gemm_facts
+from tilegen.plans.gemm import gemm_facts
 from tilegen.problems.gemm import Gemm
 from tilegen.schedules.gemm_wgmma import MMA_M, SPAN_BYTES, WgmmaGemm
 from tilegen.schedules.gemm_wgmma_rules import LEAST_SHARE
@@ -315,7 +315,11 @@ class WgmmaGemmPlan(Plan):
     @property
     def requirements(self) -> tuple[str, ...]:
         """Sentences of the contract."""
-        return early_reads(self.constant_b)
+        sentence = (
+            "b is constant: no kernel in front in the stream that may still run writes it, as its first "
+            "elements are read before that kernel has ended."
+        )
+        return (sentence,) if self.constant_b else ()
 
     def parts(self) -> tuple[str, ...]:
         chunk = (self.chunk_part,) if self.staged else ()

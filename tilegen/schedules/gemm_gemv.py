@@ -51,13 +51,6 @@ class GemvGemm(Schedule):
         kind=int,
         unit="16-byte reads",
     )
-    constant_b: bool = option(
-        False,
-        "No kernel in front of this one in the stream writes B, so that its first vectors are loaded before "
-        "that kernel has ended: for weights. What another kernel has yet to write there would be read too early.",
-        kind=bool,
-    )
-
     operator: ClassVar[str] = "gemm"
     backend: ClassVar[str] = "cuda"
     name: ClassVar[str] = "gemv"
@@ -104,15 +97,6 @@ class GemvGemm(Schedule):
             broken.append(
                 Violation("ahead", f"{target} starts a kernel after the last one: {reason}")
             )
-        if self.constant_b and (self.ahead or "tma" not in target.features):
-            reason = (
-                "it loads B early, and has not to ask for it"
-                if self.ahead
-                else "launches overlap from sm_90 on"
-            )
-            broken.append(
-                Violation("constant_b", f"constant_b with ahead {self.ahead} on {target}: {reason}")
-            )
         if self.split < 1 or self.warps % self.split:
             broken.append(
                 Violation("split", f"{self.split} warps a column do not divide {self.warps} warps")
@@ -133,7 +117,6 @@ class GemvGemm(Schedule):
         words += [f"k{self.split}"] if self.split != 1 else []
         words += [f"u{self.unroll}"] if self.unroll != 4 else []
         words += [f"a{self.ahead}"] if self.ahead else []
-        words += ["cb"] if self.constant_b else []
         return words
 
     def tile_extents(self) -> tuple[int, ...]:
