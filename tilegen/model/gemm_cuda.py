@@ -46,6 +46,8 @@ COUPLED = 1.25
 STORE, SCATTER = 100.0, 12.0
 # Bytes a nanosecond of the whole device, results written from registers to odd addresses.
 UNALIGNED = 1500.0
+# Instructions of single threads that a multiprocessor issues in a clock.
+ISSUED = 128
 # Bytes that shared memory gives in a clock.
 SHARED = 128
 # How much longer products take whose sums are promoted, by whether consumers take turns.
@@ -123,7 +125,8 @@ def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
     hidden = schedule.pingpong or stored_tiles == 1
     stored = bm * bn * call.problem.out_dtype.bytes
     rate = STORE * schedule.chunk_n / 64 if schedule.staged(call.problem) else SCATTER
-    results = (1 if hidden else stored_tiles) * (RESULTS + stored / rate)
+    formula = bm * bn * call.arithmetic / ISSUED / clock
+    results = (1 if hidden else stored_tiles) * (RESULTS + stored / rate + formula)
     start = LAUNCH + (CLUSTER if schedule.sharing > 1 else 0) + STREAMING * schedule.stream
     terms.append(Term("start", start / 1e9, "launch and first fill", overlaps=False))
     terms.append(Term("results", results / 1e9, "that no other tile hides", overlaps=False))

@@ -6,6 +6,7 @@ import functools
 import math
 from dataclasses import dataclass
 
+from tilegen import formula as fl
 from tilegen.model.devices import DEVICES, Device
 from tilegen.model.estimate import Term
 from tilegen.plans.base import ceil_div
@@ -18,6 +19,8 @@ LINE = 128
 STRADDLE, MIDDLE = 2.0, 1.25
 # By bytes of the widest copy that the rows' strides allow: how much longer cp.async takes.
 NARROW = {16: 1.0, 8: 1.1, 4: 1.5, 2: 8.0, 1: 8.0}
+# Instructions of a function such as exp or gelu, to the precision of 16-bit results.
+FUNCTION = 12
 # Bytes a nanosecond that one multiprocessor draws from device memory, where few have work left.
 ALONE = 65.0
 # The same of a pair, which shares a port, in a wave that gives some pairs two pieces of work and others none.
@@ -66,6 +69,15 @@ class Call:
             seconds = max(seconds, 2 * piece / PAIR)
         seconds += max(last * piece / rate, piece / ALONE if last else 0.0)
         return Term("device memory", seconds / 1e9, why)
+
+    @property
+    def arithmetic(self) -> int:
+        """Instructions, about, that the formula takes for a result; none for `acc` alone."""
+        statements = self.problem.typed.statements
+        nodes = [n for s in statements for n in fl.walk(s.value)]
+        calls = [n for n in nodes if isinstance(n, fl.Call)]
+        long = [n for n in calls if fl.FUNCTIONS[n.function].kind == "float"]
+        return len(nodes) - len(statements) + FUNCTION * len(long)
 
     @property
     def lines(self) -> float:
