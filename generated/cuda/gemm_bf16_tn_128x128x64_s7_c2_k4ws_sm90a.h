@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s7 c2 k4ws
-// Inputs    ccd97a456712  (command, templates and emitter)
+// Inputs    05297dd3d345  (command, templates and emitter)
 // Body      6a45ddd73331  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

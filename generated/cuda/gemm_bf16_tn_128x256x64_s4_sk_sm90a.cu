@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 sk
-// Inputs    8b5c167f306c  (command, templates and emitter)
-// Body      bec597f77ae8  (everything below this comment)
+// Inputs    dc8355822d11  (command, templates and emitter)
+// Body      e2c2bcb83476  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "gemm_bf16_tn_128x256x64_s4_sk_sm90a.h"
@@ -42,17 +42,18 @@
 namespace gemm_bf16_tn_128x256x64_s4_sk_sm90a {
 
 // Schedule. Every other number in this file follows from these.
-constexpr int kBlockM = 128;    // rows of a tile
-constexpr int kBlockN = 256;    // columns of a tile
-constexpr int kBlockK = 64;     // depth of a step: 128 bytes, the span of the swizzle
-constexpr int kStages = 4;      // steps that shared memory holds
-constexpr int kConsumers = 2;   // consumer warpgroups
-constexpr int kPart = 64;       // rows of a tile that one of them computes
-constexpr int kCluster = 1;     // blocks of a cluster, one below the other in M
+constexpr int kBlockM = 128;   // rows of a tile
+constexpr int kBlockN = 256;   // columns of a tile
+constexpr int kBlockK = 64;    // depth of a step: 128 bytes, the span of the swizzle
+constexpr int kStages = 4;     // steps that shared memory holds
+constexpr int kConsumers = 2;  // consumer warpgroups
+constexpr int kPart = 64;      // rows of a tile that one of them computes
+constexpr int kCluster = 1;    // blocks of a cluster, one below the other in M
 constexpr int kLeastShare = 8;  // steps that a cluster has at least of tiles that are cut
-constexpr int kJoinSteps = 3;   // in whose time a cluster adds up another one's sums
-constexpr int kFewSteps = 4;    // fewer of a tile are not parted from it
-constexpr int kGroupM = 8;      // rows of tiles that are walked together
+constexpr int kJoinSteps = 3;  // in whose time a cluster adds up another one's sums
+constexpr int kSkew = 11;      // tenths of their time that shares take which end anywhere in a tile
+constexpr int kFewSteps = 4;   // fewer of a tile are not parted from it
+constexpr int kGroupM = 8;     // rows of tiles that are walked together
 
 // Derived.
 constexpr int kThreads = 128 * (1 + kConsumers);        // 384
@@ -658,24 +659,30 @@ struct Cut {
   int whole, sharers;
 };
 
-// Cut the tiles of a last wave that is not full where that takes the fewest steps: each into equal
-// parts, which walk K side by side and find in L2 what they all need; or, where not even two parts
-// of each fit, into shares that end anywhere and are a quarter slower for it.
+// Cut tiles where that takes the fewest steps: those of a last wave that is not full, into equal
+// parts, which walk K side by side and find in L2 what they all need; or those, and perhaps a wave
+// more, into shares that end anywhere in a tile and take kSkew tenths of their time for it.
 static Cut cut_tiles(int tiles, int steps, int at_once) {
   using namespace gemm_bf16_tn_128x256x64_s4_sk_sm90a;
   const int rest = tiles % at_once;
   Cut best = {tiles, 0};
   int64_t least = steps;
-  for (int count = 2; rest > 0 && count * rest <= at_once; ++count) {
+  if (rest == 0) { return best; }
+  for (int count = 2; count * rest <= at_once && count * kLeastShare <= steps; ++count) {
     const int64_t time = steps / count + kJoinSteps * (count + 1);
-    if (time < least && steps / count >= kLeastShare) {
+    if (time < least) {
       least = time;
       best = {tiles - rest, count * rest};
     }
   }
-  const int64_t share = static_cast<int64_t>(rest) * steps / at_once;
-  if (share * 5 / 4 + 4 * kJoinSteps < least && share >= kLeastShare) {
-    best = {tiles - rest, at_once};
+  for (int cut = rest; cut <= tiles && cut < 2 * at_once; cut += at_once) {
+    const int64_t share = static_cast<int64_t>(cut) * steps / at_once;
+    const int64_t whole = cut / at_once * static_cast<int64_t>(steps);
+    const int64_t time = share * kSkew / 10 + kJoinSteps * (at_once / cut + 3) - whole;
+    if (time < least && share >= kLeastShare) {
+      least = time;
+      best = {tiles - cut, at_once};
+    }
   }
   return best;
 }

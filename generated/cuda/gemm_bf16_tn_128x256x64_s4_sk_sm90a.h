@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 sk
-// Inputs    8b5c167f306c  (command, templates and emitter)
+// Inputs    dc8355822d11  (command, templates and emitter)
 // Body      93138d4e43c0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

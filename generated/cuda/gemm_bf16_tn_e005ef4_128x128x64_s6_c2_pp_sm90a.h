@@ -4,7 +4,7 @@
 // Formula   d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n) where acc = sum over k of
 //           A[m,k] * B[n,k]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    3b2994ba2745  (command, templates and emitter)
+// Inputs    9946fe739b97  (command, templates and emitter)
 // Body      529ae9daa415  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s5 c2 pp
-// Inputs    74392436764c  (command, templates and emitter)
+// Inputs    4990c50d551e  (command, templates and emitter)
 // Body      dab46ad4f61e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

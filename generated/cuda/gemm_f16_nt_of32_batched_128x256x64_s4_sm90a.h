@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  128x256x64 s4
-// Inputs    917f66a6edd1  (command, templates and emitter)
+// Inputs    0fc7f7d80db8  (command, templates and emitter)
 // Body      2c903a39f997  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2 pp
-// Inputs    6a7bd2a45b2b  (command, templates and emitter)
+// Inputs    fca0b6c85361  (command, templates and emitter)
 // Body      69b6801301a0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -37,26 +37,32 @@ class Shares:
     joined: int
 
     @classmethod
-    def of(cls, tiles: int, steps: int, at_once: int, join: int) -> Shares:
+    def of(cls, tiles: int, steps: int, at_once: int, join: int, skew: int) -> Shares:
         """So many tiles of so many steps, on a device that runs so many clusters at once.
 
         Args:
             join: steps in whose time a cluster adds up the sums of another.
+            skew: tenths of their time that shares take which end anywhere in a tile.
         """
-        waves, rest = divmod(tiles, at_once)
-        # Whole, in equal parts, in shares that end anywhere: time of the last wave, clusters, sums added up.
-        ways = [(steps, 0, 0, steps if rest else 0)]
-        for parts in range(2, at_once // rest + 1 if rest else 2):
-            if steps // parts >= LEAST_SHARE:
-                time = steps // parts + join * (parts + 1)
-                ways.append((time, parts * rest, parts - 1, ceil_div(steps, parts)))
-        share = rest * steps // at_once
-        if share >= LEAST_SHARE:
-            ways.append((share * 5 // 4 + 4 * join, at_once, 1, ceil_div(share * 5, 4)))
-        _, sharers, joined, last = min(ways, key=lambda way: way[0])
-        whole = tiles - rest if sharers else tiles
+        rest = tiles % at_once
+        if rest == 0:
+            return cls(tiles, tiles, 0, at_once, tiles // at_once * steps, 0)
+        # Time of the last wave, tiles that are cut, clusters that share them, steps, sums added up.
+        ways = [(steps, 0, 0, steps, 0)]
+        for parts in range(2, min(at_once // rest, steps // LEAST_SHARE) + 1):
+            time = steps // parts + join * (parts + 1)
+            ways.append((time, rest, parts * rest, ceil_div(steps, parts), parts - 1))
+        for cut in range(rest, min(tiles + 1, 2 * at_once), at_once):
+            share, whole = cut * steps // at_once, cut // at_once * steps
+            if share >= LEAST_SHARE:
+                time = share * skew // 10 + join * (at_once // cut + 3) - whole
+                ways.append(
+                    (time, cut, at_once, ceil_div(share * skew, 10) - whole, at_once // cut)
+                )
+        _, cut, sharers, last, joined = min(ways, key=lambda way: way[0])
         clusters = min(at_once, max(tiles, sharers))
-        return cls(tiles, whole, sharers, clusters, waves * steps + last, joined)
+        steps_of_busiest = tiles // at_once * steps + last
+        return cls(tiles, tiles - cut, sharers, clusters, steps_of_busiest, max(1, joined))
 
     @classmethod
     def at(cls, schedule: WgmmaGemm, call: Call) -> Shares:
@@ -64,7 +70,7 @@ class Shares:
         bm, bn, bk = schedule.tile
         tiles = ceil_div(call.m, bm * schedule.cluster) * ceil_div(call.n, bn) * call.count
         at_once = call.device.processors * schedule.resident // schedule.cluster
-        return cls.of(tiles, ceil_div(call.k, bk), at_once, schedule.join_steps)
+        return cls.of(tiles, ceil_div(call.k, bk), at_once, schedule.join_steps, schedule.skew)
 
     @property
     def cuts(self) -> bool:

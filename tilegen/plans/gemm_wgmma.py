@@ -46,6 +46,7 @@ class WgmmaGemmPlan(Plan):
     least_share: int
     few_steps: int
     join_steps: int
+    skew: int
     fours: int
     sums_ahead: int
     resident: int
@@ -198,6 +199,7 @@ class WgmmaGemmPlan(Plan):
             least_share=LEAST_SHARE,
             few_steps=LEAST_SHARE // 2,
             join_steps=schedule.join_steps,
+            skew=schedule.skew,
             fours=schedule.accumulators // 4,
             # Loads of several clusters' sums, together as many as hide the way to L2 and back.
             sums_ahead=max(1, SUMS_IN_FLIGHT // schedule.accumulators),

@@ -197,6 +197,11 @@ class WgmmaGemm(Schedule):
         return 3 if self.mma_m * self.mma_n >= 8192 else 1
 
     @property
+    def skew(self) -> int:
+        """Tenths of their time that shares take whose clusters are at different places of K: small tiles load more."""
+        return 11 if self.mma_m * self.mma_n >= 20480 else 15
+
+    @property
     def roles(self) -> rules.Roles:
         """Registers of a thread, by role."""
         return rules.roles(self.consumers, self.resident)
