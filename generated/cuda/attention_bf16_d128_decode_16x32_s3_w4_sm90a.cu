@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  decode 16x32 s3 w4
-// Inputs    07bcb1f9b67c  (command, templates and emitter)
-// Body      627e9bae975b  (everything below this comment)
+// Inputs    8b8d8d33881b  (command, templates and emitter)
+// Body      0089770999f1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "attention_bf16_d128_decode_16x32_s3_w4_sm90a.h"
@@ -28,7 +28,8 @@
 //   warp                           | S = Q K^T, softmax, O += P V of block 0 | of block 1 | ...
 //
 // At the end a block of threads merges the results of its warps and leaves them, with maximum and
-// sum of every row, in the workspace. A second kernel merges the splits, always in the same order.
+// sum of every row, in the workspace. A second kernel merges the splits, always in the same order;
+// without splits the first one writes the result.
 //
 // Shared memory: q 5120, rings 196608 bytes. Queries are padded by 16 bytes a row, so that
 // eight rows, which ldmatrix reads at once, lie in different banks; keys and values are swizzled.
@@ -73,13 +74,16 @@ struct Call {
   float scale;
 };
 
-// Results of the splits in the workspace. Row r is query r % seq_q of head r / seq_q % heads.
+// The result, and what the splits leave in the workspace; its row r is
+// query r % seq_q of head r / seq_q % heads.
 struct Splits {
   int count;
   int64_t rows;   // batch * heads * seq_q
   float *output;  // [count][rows][kValueDim], sums of weights times values
   float *maximum;  // [count][rows], of the scores
   float *sum;      // [count][rows], of the weights
+  Element *o;
+  int64_t o_stride_batch, o_stride_seq, o_stride_head;
 };
 
 // Rows of queries that share a head of keys, and keys for them.
@@ -433,7 +437,8 @@ __device__ __forceinline__ void leave_part(Part &part, const Rows &rows, int fir
   }
 }
 
-// Merge the results of the warps and write them to the workspace.
+// Merge the results of the warps and write them to the workspace, or to the result where there is
+// nothing more to merge.
 __device__ __forceinline__ void merge_warps(const SharedStorage &shared, const Call &call,
                                             const Splits &splits, const Tile &tile, int split,
                                             float factor) {
@@ -458,6 +463,14 @@ __device__ __forceinline__ void merge_warps(const SharedStorage &shared, const C
       const float weight = merge_weight(part.maximum[row], top, factor);
       output += weight * part.output[row][column];
       sum += weight * part.sum[row];
+    }
+    if (splits.count == 1) {
+      // A row that saw no key gives zeros.
+      const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+      Element *const row_of_o = splits.o + tile.batch * splits.o_stride_batch +
+          to.query * splits.o_stride_seq + to.head * splits.o_stride_head;
+      row_of_o[column] = static_cast<Element>(output * inverse);
+      continue;
     }
     const int64_t of_head = static_cast<int64_t>(tile.batch) * call.heads + to.head;
     const int64_t place = split * splits.rows + of_head * call.seq_q + to.query;
@@ -585,7 +598,6 @@ static_assert(kMergeThreads >= kMostSplits, "a thread loads the maximum of a spl
 
 extern "C" __global__ void __launch_bounds__(kMergeThreads)
     tilegen_attention_bf16_d128_decode_16x32_s3_w4_sm90a_merge(
-        Element *o, int64_t o_stride_batch, int64_t o_stride_seq, int64_t o_stride_head,
         const Call call, const Splits splits) {
   __shared__ float maxima[kMostSplits], sums[kMostSplits];
   __shared__ float4 outputs[kGroups][kGroupThreads];
@@ -641,7 +653,8 @@ extern "C" __global__ void __launch_bounds__(kMergeThreads)
   const int batch = static_cast<int>(row / call.seq_q / call.heads);
   const int head = static_cast<int>(row / call.seq_q % call.heads);
   const int query = static_cast<int>(row % call.seq_q);
-  Element *to = o + batch * o_stride_batch + query * o_stride_seq + head * o_stride_head;
+  Element *to = splits.o + batch * splits.o_stride_batch + query * splits.o_stride_seq +
+      head * splits.o_stride_head;
   const uint2 packed = {pack(output.x * inverse, output.y * inverse),
                         pack(output.z * inverse, output.w * inverse)};
   reinterpret_cast<uint2 *>(to)[place] = packed;
@@ -784,6 +797,10 @@ extern "C" cudaError_t tilegen_attention_bf16_d128_decode_16x32_s3_w4_sm90a(
   splits.output = static_cast<float *>(workspace);
   splits.maximum = splits.output + splits.count * splits.rows * kValueDim;
   splits.sum = splits.maximum + splits.count * splits.rows;
+  splits.o = static_cast<Element *>(o);
+  splits.o_stride_batch = o_stride_batch;
+  splits.o_stride_seq = o_stride_seq;
+  splits.o_stride_head = o_stride_head;
 
   auto kernel = tilegen_attention_bf16_d128_decode_16x32_s3_w4_sm90a_kernel;
   const int shared_bytes = static_cast<int>(sizeof(SharedStorage));
@@ -820,15 +837,14 @@ extern "C" cudaError_t tilegen_attention_bf16_d128_decode_16x32_s3_w4_sm90a(
   error = cudaLaunchKernelEx(
       &config, kernel, static_cast<const Element *>(q), q_stride_batch, q_stride_seq, q_stride_head,
       k_map, v_map, call, splits);
-  if (error != cudaSuccess) {
+  if (error != cudaSuccess || splits.count == 1) {
     return error;
   }
   config.gridDim = dim3(static_cast<unsigned>(splits.rows));
   config.blockDim = dim3(kMergeThreads);
   config.dynamicSmemBytes = 0;
   auto merge = tilegen_attention_bf16_d128_decode_16x32_s3_w4_sm90a_merge;
-  return cudaLaunchKernelEx(&config, merge, static_cast<Element *>(o), o_stride_batch,
-                            o_stride_seq, o_stride_head, call, splits);
+  return cudaLaunchKernelEx(&config, merge, call, splits);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

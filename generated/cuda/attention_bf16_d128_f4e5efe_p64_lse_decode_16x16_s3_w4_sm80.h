@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j < length[b]) times v, s = scale * q . k
 // Schedule  decode 16x16 s3 w4
-// Inputs    1b97a063ad71  (command, templates and emitter)
+// Inputs    389c6b24e7c3  (command, templates and emitter)
 // Body      b94befa3503e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
