@@ -44,6 +44,8 @@ RESULTS = 350.0
 COUPLED = 1.25
 # Bytes a nanosecond at which a multiprocessor writes results out of its staging, or from registers.
 STORE, SCATTER = 100.0, 12.0
+# Nanoseconds of a tile that a block of a pair waits for the other, where consumers write for long in turn.
+WRITING = 150.0
 # Bytes a nanosecond of the whole device, results written from registers to odd addresses.
 UNALIGNED = 1500.0
 # Instructions of single threads that a multiprocessor issues in a clock.
@@ -127,6 +129,8 @@ def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
     rate = STORE * schedule.chunk_n / 64 if schedule.staged(call.problem) else SCATTER
     formula = bm * bn * call.arithmetic / ISSUED / clock
     results = (1 if hidden else stored_tiles) * (RESULTS + stored / rate + formula)
+    if schedule.pingpong and schedule.sharing > 1 and call.arithmetic:
+        results += WRITING * stored_tiles
     start = LAUNCH + (CLUSTER if schedule.sharing > 1 else 0) + STREAMING * schedule.stream
     terms.append(Term("start", start / 1e9, "launch and first fill", overlaps=False))
     terms.append(Term("results", results / 1e9, "that no other tile hides", overlaps=False))
