@@ -217,7 +217,7 @@ def test_fused_products_have_fused_peers():
 
 def test_scores_that_are_formulas_have_flex_attention_and_the_slopes_of_models():
     score = {"causal": True, "score": "s - slope[h] * (j - i)"}
-    assert peer_names("cuda", Attention("bf16", **score)) == ["flex", "read"]
+    assert peer_names("cuda", Attention("bf16", **score)) == ["flex", "read", "without_score"]
     assert "flex" not in peer_names("cuda", Attention("bf16", score="erf(s)"))
     drawn = slopes(Attention("bf16", **score), {"heads": 16})["slope"]
     assert drawn[0] == -(2**-0.5) and drawn[-1] == -(2**-8) and drawn.dtype == np.float32

@@ -18,7 +18,8 @@ product), `cudnn` and `flash` its attention by cuDNN and by FlashAttention, `fle
 product with the epilogue inside cublasLt, `torch_gated` one product of both matrices of a gated layer and a compiled kernel
 that joins the halves, `triton` and `tilelang` kernels of these with the epilogue inside, `torch_fp8` and `torch_blocks`
 PyTorch's products of fp8 with scales of rows and of blocks. A ceiling is no peer: `copy` is a plain copy of as many bytes,
-`read` a kernel that only reads as many, and the figure is the part of its speed that ours reaches. On the CPU
+`read` a kernel that only reads as many, `without_score` our attention without the formula of its score, and the figure is
+the part of its speed that ours reaches. On the CPU
 `onednn_prepacked` was spared the packing of weights; it is a peer of kernels of ours that are too, and named in brackets
 beside the others.
 """

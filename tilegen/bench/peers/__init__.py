@@ -43,6 +43,7 @@ _GPU = {
     "flash_backward": "tilegen.bench.peers.torch_attention:FlashAttentionBackward",
     "copy": "tilegen.bench.peers.torch_gpu:DeviceCopy",
     "read": "tilegen.bench.peers.torch_gpu:DeviceRead",
+    "without_score": "tilegen.bench.peers.own:WithoutScore",
 }
 
 

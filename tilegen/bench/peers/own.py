@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +119,20 @@ class OwnGpu(GpuPeer):
         arch = None if here == own.cc else CudaTarget(f"sm_{here}", here, own.shared_block)
         built = Built(kernel.plan, build.library(kernel, arch=arch), kernel.symbol)
         return gpu_launch(built, sizes, sets, scalars)
+
+
+class WithoutScore(OwnGpu):
+    """A ceiling: our kernel of the same attention without the formula of its score."""
+
+    def knows(self, problem: Problem) -> bool:
+        return isinstance(problem, Attention) and bool(problem.score) and not problem.mask
+
+    def prepare(self, spec, sizes, sets, scalars) -> Callable[[int], Any]:
+        problem = dataclasses.replace(spec.problem, score="", operands="")
+        arrays = [t.name for t in problem.tensors()]
+        kept = [{name: given[name] for name in arrays} for given in sets]
+        numbers = {s.name: scalars[s.name] for s in problem.scalars()}
+        return super().prepare(dataclasses.replace(spec, problem=problem), sizes, kept, numbers)
 
 
 def gpu_launch(
