@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +21,9 @@ kernel; `over the best peer` the same of the fastest library in the run. A signa
 target, with one number of threads: kernels that are called alike, of which `tilegen dispatch` takes {FEW} at most. A size is
 served if one of them is within {WITHIN:.0%} of the best that was measured there.
 """
+
+# Where few kernels do not serve all sizes, what so many do is told too.
+MORE = (16, 20, 24, 32)
 
 COLUMNS = (
     "operator",
@@ -62,15 +66,17 @@ def _signatures(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def _losses(rows: Sequence[Row]) -> list[float]:
-    """What the few kernels of a signature lose at each of its sizes; inf where none of them was timed."""
-    few = cover.smallest(rows, FEW, WITHIN).schedules
+def _losses(rows: Sequence[Row], few: Sequence[str]) -> list[float]:
+    """What some kernels of a signature lose at each of its sizes; inf where none of them was timed."""
     return [min(lookup.loss(s, row) for s in few) for row in rows]
 
 
 def _line(operator: str, where: str, rows: Sequence[Row]) -> str:
     groups = _signatures(rows)
-    served = sum(x <= WITHIN for members in groups.values() for x in _losses(members))
+    served = 0
+    for members in groups.values():
+        few = cover.smallest(members, FEW, WITHIN).schedules
+        served += sum(x <= WITHIN for x in _losses(members, few))
     peers = [min(r.peers.values()) for r in rows if r.peers]
     return _cells(
         [
@@ -90,17 +96,27 @@ def _beyond(rows: Sequence[Row]) -> list[str]:
     """A paragraph for each signature of which some sizes are not served: where, and what is lost."""
     found = []
     for problem, members in _signatures(rows).items():
-        losses = _losses(members)
+        losses = _losses(members, cover.smallest(members, FEW, WITHIN).schedules)
         lost = [(x, "x".join(map(str, r.sizes.values()))) for x, r in zip(losses, members)]
         lost = sorted((x, size) for x, size in lost if x > WITHIN)
-        if lost:
-            known = [x for x in losses if math.isfinite(x)]
-            told = ", ".join(
-                f"{s} {x:.1%}" if math.isfinite(x) else f"{s} not timed" for x, s in lost
-            )
-            found.append(
-                f"\nOf `{problem or 'the defaults'}` on {members[0].target} {len(members) - len(lost)} of "
-                f"{len(members)} sizes are served; in the geometric mean {FEW} kernels lose "
-                f"{geomean(1 + x for x in known) - 1:.2%}. The others, and what is lost there: {told}."
-            )
+        if not lost:
+            continue
+        known = [x for x in losses if math.isfinite(x)]
+        told = ", ".join(f"{s} {x:.1%}" if math.isfinite(x) else f"{s} not timed" for x, s in lost)
+        text = (
+            f"Of `{problem or 'the defaults'}` on {members[0].target} {len(members) - len(lost)} of "
+            f"{len(members)} sizes are served; in the geometric mean {FEW} kernels lose "
+            f"{geomean(1 + x for x in known) - 1:.2%}. {_more(members)} The others, and what is lost there: "
+            f"{told}."
+        )
+        found.append("\n" + textwrap.fill(text, 140, break_on_hyphens=False))
     return found
+
+
+def _more(rows: Sequence[Row]) -> str:
+    """How many sizes more kernels would serve."""
+    counts = []
+    for number in MORE:
+        losses = _losses(rows, cover.cover(rows, number, WITHIN).schedules)
+        counts.append(f"{number} kernels serve {sum(x <= WITHIN for x in losses)}")
+    return f"{', '.join(counts)}."
