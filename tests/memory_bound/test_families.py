@@ -1,11 +1,13 @@
 """The indices of a formula choose its family; what none covers is refused where it stands."""
 
+import re
+
 import numpy as np
 import pytest
 
 from tilegen.emit.render import render
 from tilegen.errors import FormulaError, UsageError
-from tilegen.problems.formula import FormulaProblem
+from tilegen.problems.formula import RESERVED, FormulaProblem
 from tilegen.problems.named import NAMED
 from tilegen.runtime import cpu
 from tilegen.simulate import Options
@@ -132,3 +134,33 @@ def test_out_turns_other_outputs_into_intermediates():
     ]
     with pytest.raises(UsageError, match="--out"):
         FormulaProblem(formula=text, out="z")
+
+
+# A declaration: a type, then a name that a value, a list or an array's extent follows.
+LOCAL = re.compile(
+    r"(?:^|[(,]|\bconst\b)\s*[A-Za-z_][\w:<>]*[\s*&]+(?:const )?([a-z]\w+)\s*(?:=(?!=)|[;,)\[{])",
+    re.M,
+)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v4", "sm_80", "sm_90a"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "qy[qm,qn] = qx[qm,qn] + 1",
+        "qy[qm,qn] = exp(qx[qm,qn]) * sum(exp(qx[qm,qn]), qn)",
+        "qy[qb,qn] = max(qx[qb,qm,qn], qm)",
+        "qy = sum(qx[qm,qn], (qm,qn))",
+        "qy[qb,qn,qm] = qx[qb,qm,qn]",
+    ],
+)
+def test_formulas_take_no_name_of_a_launcher(text, target):
+    kernel = render(KernelSpec.make(text, target, {"dtype": "f32"}))
+    head = re.compile(rf'^(?:extern "C" cudaError_t|int) {kernel.symbol}\(', re.M)
+    source = kernel.files[kernel.source]
+    launcher = source[head.search(source).end() :]
+    names = {name for name in LOCAL.findall(launcher) if not name.startswith(("q", "cuda"))}
+    assert len(names) > 3 and names <= RESERVED
+    for name in ("first", "threads"):
+        with pytest.raises(UsageError, match=f"'{name}' has a meaning of its own"):
+            FormulaProblem(formula=text.replace("qx", name)).typed
