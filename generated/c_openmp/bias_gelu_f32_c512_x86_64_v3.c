@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 512 columns
-// Inputs    dc18940929ec  (command, templates and emitter)
-// Body      533a70c919dd  (everything below this comment)
+// Inputs    4c1e3f4df173  (command, templates and emitter)
+// Body      34d140cd3afc  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "bias_gelu_f32_c512_x86_64_v3.h"
@@ -28,6 +28,7 @@
 // vector loop. Results go past the caches when there are more of them than caches hold.
 enum {
   kChunk = 512,  // columns that are computed before they are stored
+  kLineBytes = 64,  // of the cache
   kResultBytes = 4,  // of a column in all outputs
   kStreamBytes = 33554432,  // results that go past the caches from this size on
   kSerial = 32768  // elements that are too few for more than one thread
@@ -201,7 +202,11 @@ int tilegen_bias_gelu_f32_c512_x86_64_v3(
       y_stride_m,
   };
   const int64_t rows = args.m, columns = args.n;
-  const int64_t chunks_of_row = (columns + kChunk - 1) / kChunk;
+  // All chunks of one long row but the first start on whole lines of y.
+  const int64_t elements_past_line =
+      (int64_t)((uintptr_t)args.y % kLineBytes / sizeof(float));
+  const int64_t past_line = rows == 1 ? elements_past_line : 0;
+  const int64_t chunks_of_row = (columns + past_line + kChunk - 1) / kChunk;
   const int streams = rows * columns * kResultBytes >= kStreamBytes;
   int threads = rows * columns < kSerial ? 1 : num_threads;
 #ifdef _OPENMP
@@ -214,8 +219,9 @@ int tilegen_bias_gelu_f32_c512_x86_64_v3(
   {
 #pragma omp for schedule(static) nowait
     for (int64_t chunk = 0; chunk < rows * chunks_of_row; ++chunk) {
-      const int64_t first = chunk % chunks_of_row * kChunk;
-      const int64_t end = columns - first < kChunk ? columns : first + kChunk;
+      const int64_t start = chunk % chunks_of_row * kChunk - past_line;
+      const int64_t first = start < 0 ? 0 : start;
+      const int64_t end = columns - start < kChunk ? columns : start + kChunk;
       compute_chunk(&args, chunk / chunks_of_row, first, end, streams);
     }
     finish_stream();
