@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 512 columns
-// Inputs    4c1e3f4df173  (command, templates and emitter)
+// Inputs    47608585a874  (command, templates and emitter)
 // Body      aa9ddb89c6dd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 2048 columns
-// Inputs    f2537fe6c0ae  (command, templates and emitter)
-// Body      6c86ad158513  (everything below this comment)
+// Inputs    53892e7eb123  (command, templates and emitter)
+// Body      b5e71bed0631  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "rmsnorm_bf16.h"
@@ -119,6 +119,12 @@ static void finish_stream(void) {
 #endif
 }
 
+// Where a chunk ends whose results start at `to`: on a whole line of the cache, or with the row.
+static int64_t chunk_end(const void *to, size_t size, int64_t first, int64_t stop) {
+  const int64_t past_line = (int64_t)((uintptr_t)to % 64 / size);
+  return stop - first < kChunk - past_line ? stop : first + kChunk - past_line;
+}
+
 // Ask for elements `distance` elements of `size` bytes further on, in the next row, not the nearest
 // cache, which this row needs.
 static void prefetch(const void *from, int64_t distance, size_t size, int64_t count) {
@@ -179,8 +185,8 @@ static void compute_row(const Arguments *args, int64_t row, int streams) {
   const float row_rsqrt = rsqrt_f32(row_mean + args->eps);
 
   // Pass 2 of 2: store y.
-  for (int64_t first = 0; first < args->n; first += kChunk) {
-    const int64_t end = args->n - first < kChunk ? args->n : first + kChunk;
+  for (int64_t first = 0, end; first < args->n; first = end) {
+    end = chunk_end(y_row + first, sizeof(uint16_t), first, args->n);
     prefetch(x_row + first, args->x_stride_m, sizeof(uint16_t), end - first);
     uint16_t y_chunk[kChunk];
     uint16_t *y_out = streams ? y_chunk : y_row + first;
@@ -234,8 +240,8 @@ static void pass_2(const Arguments *args, int64_t row, int64_t begin, int64_t st
   const float row_sum = results->row_sum;
   const float row_mean = row_sum / count;
   const float row_rsqrt = rsqrt_f32(row_mean + args->eps);
-  for (int64_t first = begin; first < stop; first += kChunk) {
-    const int64_t end = stop - first < kChunk ? stop : first + kChunk;
+  for (int64_t first = begin, end; first < stop; first = end) {
+    end = chunk_end(y_row + first, sizeof(uint16_t), first, stop);
     uint16_t y_chunk[kChunk];
     uint16_t *y_out = streams ? y_chunk : y_row + first;
 #pragma omp simd

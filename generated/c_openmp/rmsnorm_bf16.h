@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 2048 columns
-// Inputs    f2537fe6c0ae  (command, templates and emitter)
+// Inputs    53892e7eb123  (command, templates and emitter)
 // Body      d5ddac2c49a7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

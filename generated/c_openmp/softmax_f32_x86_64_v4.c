@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 2048 columns
-// Inputs    657f3615f769  (command, templates and emitter)
-// Body      ee698f4c2da1  (everything below this comment)
+// Inputs    b31fac283939  (command, templates and emitter)
+// Body      0d7d9bf66292  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_x86_64_v4.h"
@@ -136,6 +136,12 @@ static void finish_stream(void) {
 #endif
 }
 
+// Where a chunk ends whose results start at `to`: on a whole line of the cache, or with the row.
+static int64_t chunk_end(const void *to, size_t size, int64_t first, int64_t stop) {
+  const int64_t past_line = (int64_t)((uintptr_t)to % 64 / size);
+  return stop - first < kChunk - past_line ? stop : first + kChunk - past_line;
+}
+
 // Ask for elements `distance` elements of `size` bytes further on, in the next row, not the nearest
 // cache, which this row needs.
 static void prefetch(const void *from, int64_t distance, size_t size, int64_t count) {
@@ -208,8 +214,8 @@ static void compute_row(const Arguments *args, int64_t row, int streams) {
   const float row_quotient = 1.0f / row_sum;
 
   // Pass 3 of 3: store y.
-  for (int64_t first = 0; first < args->n; first += kChunk) {
-    const int64_t end = args->n - first < kChunk ? args->n : first + kChunk;
+  for (int64_t first = 0, end; first < args->n; first = end) {
+    end = chunk_end(y_row + first, sizeof(float), first, args->n);
     float y_chunk[kChunk];
     float *y_out = streams ? y_chunk : y_row + first;
 #pragma omp simd
@@ -280,8 +286,8 @@ static void pass_3(const Arguments *args, int64_t row, int64_t begin, int64_t st
   const float row_max = results->row_max;
   const float row_sum = results->row_sum;
   const float row_quotient = 1.0f / row_sum;
-  for (int64_t first = begin; first < stop; first += kChunk) {
-    const int64_t end = stop - first < kChunk ? stop : first + kChunk;
+  for (int64_t first = begin, end; first < stop; first = end) {
+    end = chunk_end(y_row + first, sizeof(float), first, stop);
     float y_chunk[kChunk];
     float *y_out = streams ? y_chunk : y_row + first;
 #pragma omp simd

@@ -3,7 +3,7 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 2048 columns
-// Inputs    657f3615f769  (command, templates and emitter)
+// Inputs    b31fac283939  (command, templates and emitter)
 // Body      c16a56b20edb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

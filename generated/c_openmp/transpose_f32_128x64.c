@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 128 x 64 elements
-// Inputs    d1316ad0a38c  (command, templates and emitter)
+// Inputs    58d958024401  (command, templates and emitter)
 // Body      eefcbbcf117b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

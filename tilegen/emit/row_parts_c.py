@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tilegen.emit.exponents import negative_exponentials
-from tilegen.emit.reductions_c import accumulation, loop_pragma, settled, starts
+from tilegen.emit.reductions_c import accumulation, loop_pragma, settled, starts, whole_lines
 from tilegen.emit.row_text import row_base, row_statements
 from tilegen.emit.sweeps import PackText, SweepText, Sweeps, Writer, combined, wrapped
 from tilegen.emit.sweeps import start_value
@@ -28,7 +28,7 @@ class PartText:
         parameters: of it.
         arguments: for these.
         head_lines: statements before the loop: where the row lies, results of passes before.
-        starts, pragma, lines, stores, prefetches: as in `LoopText`.
+        starts, pragma, whole_lines, lines, stores, prefetches: as in `LoopText`.
         step: the columns that it takes at a time.
         tail_lines: statements that leave the part's results.
         combine_lines: statements that take the results of one part into those of the row.
@@ -42,6 +42,7 @@ class PartText:
     starts: tuple[str, ...]
     pragma: str
     step: str
+    whole_lines: PackText | str
     lines: tuple[str, ...]
     stores: tuple[PackText, ...]
     tail_lines: tuple[str, ...]
@@ -138,6 +139,7 @@ def _part(
         starts=starts(writer, sweep),
         pragma=loop_pragma(sweep.reductions),
         step="kChunk" if stores else "kStretch",
+        whole_lines=whole_lines(sweep, stores),
         lines=text.lines,
         stores=stores,
         tail_lines=(*settled(sweep.reductions), *tail),

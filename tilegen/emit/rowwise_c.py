@@ -9,7 +9,7 @@ from typing import Any
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
 from tilegen.emit.exponents import negative_exponentials
-from tilegen.emit.reductions_c import accumulation, loop_pragma, settled, starts
+from tilegen.emit.reductions_c import accumulation, loop_pragma, settled, starts, whole_lines
 from tilegen.emit.row_parts_c import long_rows
 from tilegen.emit.row_text import row_base, row_statements
 from tilegen.emit.sweeps import PackText, Sweeps, Writer, moved, row_indices, wrapped
@@ -29,6 +29,7 @@ class LoopText:
         segment_lines: statements at the start of each stretch of the last of several reduced indices.
         prefetches: requests for the row that comes next.
         step: the columns that it takes at a time.
+        whole_lines: the result on whole lines of which these end, where they may.
         pragma: what stands before the loop over elements.
         starts: locals of the reductions.
     """
@@ -38,6 +39,7 @@ class LoopText:
     segment_lines: tuple[str, ...]
     prefetches: tuple[str, ...]
     step: str
+    whole_lines: PackText | str
     pragma: str
     lines: tuple[str, ...]
     stores: tuple[PackText, ...]
@@ -92,6 +94,7 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
         "function": row,
         "long_row": parts or "",
         "any_streams": streams,
+        "any_whole_lines": "lines" if any(s.whole_lines for s in steps) else "",
         "any_prefetches": "prefetches" if "prefetch(" in asked else "",
         "any_prefetched_results": "results" if "prefetch_result(" in asked else "",
         "any_ahead": "ahead" if any(s.step == "kAhead" for s in steps) else "",
@@ -159,9 +162,10 @@ def _function(writer: Writer, program: Program, keep: bool) -> FunctionText:
                 segment_lines=_segment_lines(writer, sweep, made) if segmented else (),
                 prefetches=(ahead := _prefetches(writer, program, number)),
                 step=_step(sweep, bool(ahead)),
+                whole_lines=whole_lines(sweep, stores := loop_stores(writer, sweep, base)),
                 pragma=loop_pragma(sweep.reductions),
                 lines=text.lines,
-                stores=loop_stores(writer, sweep, base),
+                stores=stores,
                 after=(*settled(sweep.reductions), *text.after),
                 row_stores=text.row_stores,
             )
