@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 512 columns
-// Inputs    47608585a874  (command, templates and emitter)
-// Body      34d140cd3afc  (everything below this comment)
+// Inputs    defe0f64b0a2  (command, templates and emitter)
+// Body      c6fff3ec15be  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "bias_gelu_f32_c512_x86_64_v3.h"
@@ -29,6 +29,7 @@
 enum {
   kChunk = 512,  // columns that are computed before they are stored
   kLineBytes = 64,  // of the cache
+  kOutputs = 1,
   kResultBytes = 4,  // of a column in all outputs
   kStreamBytes = 33554432,  // results that go past the caches from this size on
   kSerial = 32768  // elements that are too few for more than one thread
@@ -91,26 +92,61 @@ static inline void stream_line(char *to, const char *from) {
 }
 #endif
 
-// Copy finished elements to memory, whole lines past the caches; any alignment. Lines at the ends,
-// of which others write the rest, stay in the caches until they are whole.
-static void stream_out(void *to, const void *from, size_t bytes) {
+// Results on their way to memory, past the caches in whole lines.
+typedef struct {
+  char *end;  // of what was stored so far
+  size_t held;  // bytes before it that wait for the rest of their line
+  char line[64];  // these bytes
+} Stream;
+
+// Store the bytes that still wait.
+static void finish_line(Stream *stream) {
+  if (stream->held > 0) {
+    memcpy(stream->end - stream->held, stream->line, stream->held);
+  }
+  stream->held = 0;
+}
+
+// Copy finished elements to memory, whole lines past the caches; any alignment. The last bytes wait
+// for what follows them; the first ones of a line that others began go to the caches.
+static void stream_out(Stream *stream, void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
-  char *target = (char *)to;
-  const char *source = (const char *)from;
-  const size_t before_line = (size_t)(-(uintptr_t)target & 63u);
-  size_t at = before_line < bytes ? before_line : bytes;
-  memcpy(target, source, at);
+  char *target = to;
+  const char *source = from;
+  if (target != stream->end) {
+    finish_line(stream);
+  }
+  const size_t left_of_line = (size_t)(-(uintptr_t)target & 63u);
+  size_t at = left_of_line < bytes ? left_of_line : bytes;
+  if (stream->held == 0) {
+    memcpy(target, source, at);
+  } else {
+    memcpy(stream->line + stream->held, source, at);
+    stream->held += at;
+    if (stream->held == 64) {
+      stream_line(target + at - 64, stream->line);
+      stream->held = 0;
+    }
+  }
   for (; at + 64 <= bytes; at += 64) {
     stream_line(target + at, source + at);
   }
-  memcpy(target + at, source + at, bytes - at);
+  if (at < bytes) {
+    memcpy(stream->line, source + at, bytes - at);
+    stream->held = bytes - at;
+  }
+  stream->end = target + bytes;
 #else
+  (void)stream;
   memcpy(to, from, bytes);
 #endif
 }
 
-// Make streamed stores visible before the thread says that it is done.
-static void finish_stream(void) {
+// Store what waits, and make streamed stores visible before the thread says that it is done.
+static void finish_streams(Stream *streams) {
+  for (int output = 0; output < kOutputs; ++output) {
+    finish_line(&streams[output]);
+  }
 #if defined(__SSE2__)
   _mm_sfence();
 #endif
@@ -130,7 +166,7 @@ typedef struct {
 
 // Columns `first` to `end` of a row, at most kChunk of them.
 static void compute_chunk(const Arguments *args, int64_t row, int64_t first,
-                          int64_t end, int streams) {
+                          int64_t end, Stream *streams) {
   const float *x_row = args->x + row * args->x_stride_m;
   const float *b = args->b;
   const float *r_row = args->r + row * args->r_stride_m;
@@ -146,7 +182,7 @@ static void compute_chunk(const Arguments *args, int64_t row, int64_t first,
   }
   if (streams) {
     const size_t elements = (size_t)(end - first);
-    stream_out(y_row + first, y_chunk, elements * sizeof(float));
+    stream_out(&streams[0], y_row + first, y_chunk, elements * sizeof(float));
   }
 }
 
@@ -207,7 +243,7 @@ int tilegen_bias_gelu_f32_c512_x86_64_v3(
       (int64_t)((uintptr_t)args.y % kLineBytes / sizeof(float));
   const int64_t past_line = rows == 1 ? elements_past_line : 0;
   const int64_t chunks_of_row = (columns + past_line + kChunk - 1) / kChunk;
-  const int streams = rows * columns * kResultBytes >= kStreamBytes;
+  const int streaming = rows * columns * kResultBytes >= kStreamBytes;
   int threads = rows * columns < kSerial ? 1 : num_threads;
 #ifdef _OPENMP
   threads = threads > 0 ? threads : omp_get_max_threads();
@@ -217,6 +253,7 @@ int tilegen_bias_gelu_f32_c512_x86_64_v3(
 
 #pragma omp parallel num_threads(threads)
   {
+    Stream own_streams[kOutputs] = {{0}}, *const streams = streaming ? own_streams : NULL;
 #pragma omp for schedule(static) nowait
     for (int64_t chunk = 0; chunk < rows * chunks_of_row; ++chunk) {
       const int64_t start = chunk % chunks_of_row * kChunk - past_line;
@@ -224,7 +261,7 @@ int tilegen_bias_gelu_f32_c512_x86_64_v3(
       const int64_t end = columns - start < kChunk ? columns : start + kChunk;
       compute_chunk(&args, chunk / chunks_of_row, first, end, streams);
     }
-    finish_stream();
+    finish_streams(own_streams);
   }
   return 0;
 }

@@ -147,11 +147,11 @@ LOCAL = re.compile(
 @pytest.mark.parametrize(
     "text",
     [
-        "qy[qm,qn] = qx[qm,qn] + 1",
-        "qy[qm,qn] = exp(qx[qm,qn]) * sum(exp(qx[qm,qn]), qn)",
-        "qy[qb,qn] = max(qx[qb,qm,qn], qm)",
-        "qy = sum(qx[qm,qn], (qm,qn))",
-        "qy[qb,qn,qm] = qx[qb,qm,qn]",
+        "y[m,n] = x[m,n] + 1",
+        "y[m,n] = exp(x[m,n]) * sum(exp(x[m,n]), n)",
+        "y[b,n] = max(x[b,m,n], m)",
+        "y = sum(x[m,n], (m, n))",
+        "y[b,n,m] = x[b,m,n]",
     ],
 )
 def test_formulas_take_no_name_of_a_launcher(text, target):
@@ -159,8 +159,8 @@ def test_formulas_take_no_name_of_a_launcher(text, target):
     head = re.compile(rf'^(?:extern "C" cudaError_t|int) {kernel.symbol}\(', re.M)
     source = kernel.files[kernel.source]
     launcher = source[head.search(source).end() :]
-    names = {name for name in LOCAL.findall(launcher) if not name.startswith(("q", "cuda"))}
+    names = {name for name in LOCAL.findall(launcher) if not name.startswith(("x_", "y_", "cuda"))}
     assert len(names) > 3 and names <= RESERVED
     for name in ("first", "threads"):
         with pytest.raises(UsageError, match=f"'{name}' has a meaning of its own"):
-            FormulaProblem(formula=text.replace("qx", name)).typed
+            FormulaProblem(formula=text.replace("x[", f"{name}[")).typed

@@ -21,6 +21,7 @@ from tilegen.emit.row_text import (
 from tilegen.emit.rowwise_c import loop_stores
 from tilegen.emit.sweeps import PackText, Sweeps, Writer, row_indices, wrapped
 from tilegen.plans.elementwise import ElementLoopsPlan, ElementPacksPlan
+from tilegen.problems.passes import Program
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ def context(plan: ElementPacksPlan | ElementLoopsPlan) -> dict[str, Any]:
     else:
         sweep_stores = loop_stores(writer, program.passes[0], lambda t: row_base(writer, t))
         names["sweep"] = {"lines": sweep.lines, "stores": sweep_stores}
+        names["prefetches"] = _prefetches(writer, program)
     helpers = writer.helpers()
     lines = [*helpers, *names["members"], *names["row_lines"], *sweep.lines]
     includes = set(includes_for(lines, plan.target.backend))
@@ -142,6 +144,27 @@ def _forms(plan: ElementPacksPlan, writer: Writer) -> dict[str, Any]:
         "cut_row": row_base(writer, own[0]),
         "cut_parameter": "bool kCut, " * plan.cuts,
     }
+
+
+def _prefetches(writer: Writer, program: Program) -> list[str]:
+    """Requests of a chunk for what one further on reads, where a formula of one whole operand computes much.
+
+    What computes little, or reads several operands, keeps enough loads under way by itself.
+    """
+    whole = [
+        t
+        for t in map(writer.tensor, _operands(program))
+        if len(t.dims) == len(writer.problem.family.order)
+    ]
+    if len(whole) != 1 or not program.passes[0].is_costly:
+        return []
+    tensor = whole[0]
+    address = f"{row_base(writer, tensor)} + first"
+    return [f"prefetch({address}, kAhead, sizeof({writer.storage(tensor.dtype)}), end - first);"]
+
+
+def _operands(program: Program) -> list[str]:
+    return list(dict.fromkeys(load.operand.name for load in program.passes[0].loads))
 
 
 def gapless(plan: ElementPacksPlan | ElementLoopsPlan) -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from tilegen.emit.sweeps import PackText, Writer, start_value
+from tilegen.emit.sweeps import Writer, start_value
 from tilegen.formula.nodes import Name
 from tilegen.problems.lowering import Value
 from tilegen.problems.passes import Pass
@@ -57,14 +57,6 @@ def accumulation(writer: Writer, r: Value, total: str) -> list[str]:
 def settled(reductions: Iterable[Value]) -> list[str]:
     """Statements after the elements: NaN where an element was NaN."""
     return [f"{r.name} = {nan_flag(r)} ? NAN : {r.name};" for r in reductions if nan_flag(r)]
-
-
-def whole_lines(sweep: Pass, stores: Sequence[PackText]) -> PackText | str:
-    """The result on whole lines of which the chunks of a pass end, or none.
-
-    Of a pass with reductions, chunks depend on nothing but the row, and so does the order of its sums.
-    """
-    return stores[0] if stores and not sweep.reductions else ""
 
 
 def loop_pragma(reductions: Iterable[Value]) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tilegen.emit.exponents import negative_exponentials
-from tilegen.emit.reductions_c import accumulation, loop_pragma, settled, starts, whole_lines
-from tilegen.emit.row_text import row_base, row_statements
+from tilegen.emit.reductions_c import accumulation, loop_pragma, settled, starts
+from tilegen.emit.row_text import chunk_text, row_base, row_statements
 from tilegen.emit.sweeps import PackText, SweepText, Sweeps, Writer, combined, wrapped
 from tilegen.emit.sweeps import start_value
 from tilegen.formula.nodes import Name
@@ -28,7 +28,7 @@ class PartText:
         parameters: of it.
         arguments: for these.
         head_lines: statements before the loop: where the row lies, results of passes before.
-        starts, pragma, whole_lines, lines, stores, prefetches: as in `LoopText`.
+        starts, pragma, lines, stores, prefetches: as in `LoopText`.
         step: the columns that it takes at a time.
         tail_lines: statements that leave the part's results.
         combine_lines: statements that take the results of one part into those of the row.
@@ -42,7 +42,6 @@ class PartText:
     starts: tuple[str, ...]
     pragma: str
     step: str
-    whole_lines: PackText | str
     lines: tuple[str, ...]
     stores: tuple[PackText, ...]
     tail_lines: tuple[str, ...]
@@ -112,9 +111,7 @@ def _part(
     writer: Writer, number: int, sweep: Pass, text: SweepText, known: Sequence[str]
 ) -> PartText:
     arrays = [writer.tensor(s.name) for s in sweep.stores]
-    stores = tuple(
-        PackText(t.name, writer.storage(t.dtype), f"{row_base(writer, t)} + first") for t in arrays
-    )
+    stores = tuple(chunk_text(writer, t, row_base(writer, t)) for t in arrays)
     head = _needed(known, [*text.lines, *(s.address for s in stores)])
     tail = [f"part->{r.name} = {r.name};" for r in sweep.reductions]
     whole = "\n".join([*head, *text.lines, *(s.address for s in stores)])
@@ -127,7 +124,7 @@ def _part(
             f"&{RESULTS}" if any(f"{RESULTS}->" in x for x in head) else ""
         ),
         "Results *part": "&parts[part]" if sweep.reductions else "",
-        "int streams": "streams" if stores else "",
+        "Stream *streams": "streams" if stores else "",
     }
     used = {parameter: argument for parameter, argument in words.items() if argument}
     return PartText(
@@ -139,7 +136,6 @@ def _part(
         starts=starts(writer, sweep),
         pragma=loop_pragma(sweep.reductions),
         step="kChunk" if stores else "kStretch",
-        whole_lines=whole_lines(sweep, stores),
         lines=text.lines,
         stores=stores,
         tail_lines=(*settled(sweep.reductions), *tail),

@@ -9,6 +9,7 @@ from tilegen.emit.sweeps import PackText, Writer, moved, row_element, row_indice
 from tilegen.emit.sweeps import row_texts, wrapped
 from tilegen.plans.base import Plan
 from tilegen.problems.base import Tensor
+from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.lowering import COUNT
 from tilegen.problems.passes import Program
 
@@ -142,3 +143,15 @@ def function_head(name: str, parameters: Sequence[str]) -> list[str]:
         else:
             lines.append(indent + text)
     return lines
+
+
+def in_chunks(problem: FormulaProblem) -> list[str]:
+    """The outputs that C stores in chunks: those with an element of every column."""
+    return [t.name for t in problem.tensors() if t.is_written and problem.along[-1] in t.dims]
+
+
+def chunk_text(writer: Writer, tensor: Tensor, base: str) -> PackText:
+    """Where the chunks of an output go whose row starts at `base`."""
+    number = in_chunks(writer.problem).index(tensor.name)
+    kind = writer.storage(tensor.dtype)
+    return PackText(tensor.name, kind, f"{base} + first", number=number)

@@ -9,9 +9,9 @@ from typing import Any
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
 from tilegen.emit.exponents import negative_exponentials
-from tilegen.emit.reductions_c import accumulation, loop_pragma, settled, starts, whole_lines
+from tilegen.emit.reductions_c import accumulation, loop_pragma, settled, starts
 from tilegen.emit.row_parts_c import long_rows
-from tilegen.emit.row_text import row_base, row_statements
+from tilegen.emit.row_text import chunk_text, in_chunks, row_base, row_statements
 from tilegen.emit.sweeps import PackText, Sweeps, Writer, moved, row_indices, wrapped
 from tilegen.plans.rowwise_c import RowLoopsPlan
 from tilegen.problems.base import Tensor
@@ -29,7 +29,6 @@ class LoopText:
         segment_lines: statements at the start of each stretch of the last of several reduced indices.
         prefetches: requests for the row that comes next.
         step: the columns that it takes at a time.
-        whole_lines: the result on whole lines of which these end, where they may.
         pragma: what stands before the loop over elements.
         starts: locals of the reductions.
     """
@@ -39,7 +38,6 @@ class LoopText:
     segment_lines: tuple[str, ...]
     prefetches: tuple[str, ...]
     step: str
-    whole_lines: PackText | str
     pragma: str
     lines: tuple[str, ...]
     stores: tuple[PackText, ...]
@@ -73,7 +71,7 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
     keeps = any(p.kept for p in plan.short_program.passes)
     row = _function(writer, plan.short_program, keeps)
     parts = long_rows(writer, plan.long_program, ARGS) if len(problem.along) == 1 else None
-    written = [t for t in problem.tensors() if t.is_written and problem.along[-1] in t.dims]
+    written = [writer.tensor(name) for name in in_chunks(problem)]
     streams = "streams" if written else ""
     steps = [*row.sweeps, *(parts.passes if parts else ())]
     asked = "\n".join(line for s in row.sweeps for line in s.prefetches)
@@ -94,7 +92,6 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
         "function": row,
         "long_row": parts or "",
         "any_streams": streams,
-        "any_whole_lines": "lines" if any(s.whole_lines for s in steps) else "",
         "any_prefetches": "prefetches" if "prefetch(" in asked else "",
         "any_prefetched_results": "results" if "prefetch_result(" in asked else "",
         "any_ahead": "ahead" if any(s.step == "kAhead" for s in steps) else "",
@@ -104,6 +101,7 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
         "segments": _segments(writer),
         "rows_expression": Writer(problem, "c_openmp").extent(row_indices(problem)),
         "row_length_expression": Writer(problem, "c_openmp").extent(problem.along),
+        "output_count": len(written),
         "result_bytes": sum(t.dtype.bytes for t in written),
     }
     helpers = writer.helpers()
@@ -162,10 +160,9 @@ def _function(writer: Writer, program: Program, keep: bool) -> FunctionText:
                 segment_lines=_segment_lines(writer, sweep, made) if segmented else (),
                 prefetches=(ahead := _prefetches(writer, program, number)),
                 step=_step(sweep, bool(ahead)),
-                whole_lines=whole_lines(sweep, stores := loop_stores(writer, sweep, base)),
                 pragma=loop_pragma(sweep.reductions),
                 lines=text.lines,
-                stores=stores,
+                stores=loop_stores(writer, sweep, base),
                 after=(*settled(sweep.reductions), *text.after),
                 row_stores=text.row_stores,
             )
@@ -189,7 +186,7 @@ def _step(sweep: Pass, ahead: bool) -> str:
 def loop_stores(writer: Writer, sweep: Pass, base: Callable[[Tensor], str]) -> tuple[PackText, ...]:
     """Where the chunks of a pass's outputs go."""
     arrays = [writer.tensor(s.name) for s in sweep.stores]
-    return tuple(PackText(t.name, writer.storage(t.dtype), f"{base(t)} + first") for t in arrays)
+    return tuple(chunk_text(writer, t, base(t)) for t in arrays)
 
 
 def _segment_lines(writer: Writer, sweep: Pass, made: Sweeps) -> tuple[str, ...]:
@@ -221,17 +218,20 @@ def _packed(writer: Writer, load) -> bool:
 
 
 def _prefetches(writer: Writer, program: Program, number: int) -> tuple[str, ...]:
-    """Requests of a pass while the processor is busy with numbers, for a row of one reduced index.
+    """Requests of a pass for a row of one reduced index.
 
-    The second pass asks for what the first pass reads of the next row, and the pass before the first that stores
-    for the lines of its results, which it would else wait for.
+    The first pass that computes much, of those after the first, asks for what the first reads of the next row, and
+    where the pass after it stores, for the lines of these results. Where none computes much, the last pass asks for
+    the next row: stores go on meanwhile, and lines of results would come no sooner for being asked for.
     """
     problem = writer.problem
     rows = row_indices(problem)
     if len(problem.along) > 1:
         return ()
+    busy = [at for at, p in enumerate(program.passes) if at and p.is_costly]
+    asking = busy[0] if busy else len(program.passes) - 1
     lines = []
-    for load in program.passes[0].loads if number == 1 else ():
+    for load in program.passes[0].loads if number == asking > 0 else ():
         tensor = writer.tensor(load.operand.name)
         if not rows or rows[-1] not in tensor.dims:
             continue
@@ -241,7 +241,7 @@ def _prefetches(writer: Writer, program: Program, number: int) -> tuple[str, ...
             f"prefetch({tensor.name}_row + first, {ARGS}{stride}, sizeof({kind}), end - first);"
         )
     storing = [at for at, sweep in enumerate(program.passes) if sweep.stores]
-    if storing and number == storing[0] - 1:
+    if storing and number == storing[0] - 1 and number in busy[:1]:
         for store in program.passes[number + 1].stores:
             tensor = writer.tensor(store.name)
             kind = writer.storage(tensor.dtype)

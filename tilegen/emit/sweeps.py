@@ -26,12 +26,16 @@ from tilegen.values import BOOL, DType
 
 @dataclass(frozen=True)
 class PackText:
-    """A vector of an operand's elements: its name, element type, where it lies, how it is read or written."""
+    """A vector of an operand's elements: its name, element type, where it lies, how it is read or written.
+
+    In C, `number` counts the outputs that go to memory in chunks.
+    """
 
     name: str
     type: str
     address: str
     access: str = ""
+    number: int = 0
 
 
 @dataclass(frozen=True)

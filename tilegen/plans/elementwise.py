@@ -13,6 +13,9 @@ from tilegen.schedules.elementwise import ElementLoops, ElementPacks
 from tilegen.schedules.memory_bound import vector
 from tilegen.targets import CpuTarget, CudaTarget
 
+# Columns by which requests run ahead of what is computed: the next page, where hardware starts anew.
+AHEAD = 1024
+
 
 @dataclass(frozen=True)
 class ElementPacksPlan(FormulaPlan):
@@ -75,6 +78,7 @@ class ElementLoopsPlan(FormulaPlan):
     """Numbers of `templates/c_openmp/elementwise.c.j2`."""
 
     chunk: int
+    ahead: int
     serial: int
     stream_bytes: int
     result_bytes: int
@@ -98,6 +102,7 @@ class ElementLoopsPlan(FormulaPlan):
             schedule=schedule,
             target=target,
             chunk=schedule.chunk,
+            ahead=AHEAD,
             serial=schedule.serial,
             stream_bytes=schedule.stream_bytes,
             result_bytes=sum(t.dtype.bytes for t in problem.tensors() if t.is_written),

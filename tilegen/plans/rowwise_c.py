@@ -49,7 +49,7 @@ class RowLoopsPlan(FormulaPlan):
     def make(cls, problem: FormulaProblem, schedule: RowLoops, target: CpuTarget) -> RowLoopsPlan:
         """Derive every number. The schedule must be legal for the problem on the target."""
         clang, gcc = loop_features(target)
-        costly = any(v.is_costly for p in problem.program().passes for v in p.values)
+        costly = any(p.is_costly for p in problem.program().passes)
         return cls(
             problem=problem,
             schedule=schedule,

@@ -58,6 +58,12 @@ class Pass:
     after: tuple[Value, ...]
     stores_after: tuple[Store, ...]
 
+    @property
+    def is_costly(self) -> bool:
+        """Whether an element takes a division, a power or a transcendental function."""
+        computed = (*self.values, *self.reductions, *(s.value for s in self.stores))
+        return any(v.is_costly for v in computed)
+
 
 @dataclass(frozen=True)
 class Program:

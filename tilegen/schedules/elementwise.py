@@ -113,10 +113,13 @@ class ElementLoops(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CpuTarget) -> ElementLoops:
-        """Chunks of which all outputs together take at most 2 KiB: they wait to be stored while the next chunk is computed."""
+        """Chunks of which all outputs together take at most 2 KiB: they wait to be stored while the next chunk is
+        computed. Of 16 KiB where little is computed: memory turns less often from reading to writing.
+        """
         written = sum(t.dtype.bytes for t in problem.tensors() if t.is_written)
-        chunk = 512
-        while chunk * written > 2048 and chunk > 64:
+        costly = problem.program().passes[0].is_costly
+        chunk = 512 if costly else 4096
+        while chunk * written > (2048 if costly else 16384) and chunk > 64:
             chunk //= 2
         return cls(chunk=chunk)
 

@@ -23,7 +23,7 @@ class RowLoops(FormulaSchedule):
     """Threads share the rows, or the parts of long ones; passes after the first find a row in the cache."""
 
     chunk: int = option(
-        2048,
+        512,
         "Columns that are computed before they are stored: few enough for stores to go on meanwhile.",
         kind=int,
         unit="elements",
@@ -51,7 +51,7 @@ class RowLoops(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CpuTarget) -> RowLoops:
-        """Chunks of 2048 columns, and rows of up to 65536 floats kept, or what fits on a stack of that."""
+        """Chunks of 512 columns, and rows of up to 65536 floats kept, or what fits on a stack of that."""
         kept = max(1, sum(len(p.kept) for p in problem.program().passes))
         return cls(row_buffer=65536 * 4 // (kept * problem.typed.compute.bytes))
 
@@ -79,7 +79,7 @@ class RowLoops(FormulaSchedule):
         return broken
 
     def tokens(self) -> list[str]:
-        made = [f"c{self.chunk}"] if self.chunk != 2048 else []
+        made = [f"c{self.chunk}"] if self.chunk != 512 else []
         if self.row_buffer not in (65536, 32768, 21845, 16384, 10922, 8192):
             made.append(f"b{self.row_buffer}")
         if self.serial != 32768:
