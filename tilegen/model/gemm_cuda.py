@@ -126,7 +126,10 @@ def _wgmma(schedule: WgmmaGemm, call: Call) -> Estimate:
     ]
     hidden = schedule.pingpong or stored_tiles == 1
     stored = bm * bn * call.problem.out_dtype.bytes
-    rate = STORE * schedule.chunk_n / 64 if schedule.staged(call.problem) else SCATTER
+    # Narrow chunks cost less where a block has one tile, whose stores meet no loads.
+    alone = stored_tiles == 1 and not schedule.repack
+    narrow = (schedule.chunk_n / 64) ** (0.5 if alone else 1)
+    rate = STORE * narrow if schedule.staged(call.problem) else SCATTER
     formula = bm * bn * call.arithmetic / ISSUED / clock
     results = (1 if hidden else stored_tiles) * (RESULTS + stored / rate + formula)
     if schedule.pingpong and schedule.sharing > 1 and call.arithmetic:
