@@ -3,8 +3,8 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    06d595b856a0  (command, templates and emitter)
-// Body      84a3232abedd  (everything below this comment)
+// Inputs    5bed32a6bd73  (command, templates and emitter)
+// Body      623c7f243a34  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "add_rmsnorm_bf16_v32_l256_sm80.h"
@@ -93,89 +93,21 @@ __device__ __forceinline__ int elements_before_packs(const Element *row) {
   return static_cast<int>((kWidth - askew) % kWidth);
 }
 
-// What is read for a pack: itself, or with kAskew the whole packs that cover it wherever it lies.
-template <typename Element, int kWidth, bool kAskew>
-struct Cover {
-  static constexpr int kStep = alignof(Pack<Element, kWidth>) / sizeof(Element);
-  static constexpr int kCount = kWidth / kStep + (kAskew ? 1 : 0);
-  static constexpr bool kWords = kStep * sizeof(Element) % 4 == 0;
-  Pack<Element, kStep> whole[kCount];
-
-  // Elements of the first whole pack that stand before `from`.
-  __device__ static int before(const Element *from) {
-    return kAskew ? reinterpret_cast<uintptr_t>(from) / sizeof(Element) % kStep : 0;
-  }
-  // Whether the whole packs lie in the array from `start` to `stop`, and can be shifted by words.
-  __device__ static bool lies(const Element *from, const Element *start, const Element *stop) {
-    const int64_t place = from - start, left = stop - from;
-    return !kAskew || (kWords && place >= before(from) && left >= kCount * kStep - before(from));
-  }
-};
-
-// Start to read a pack of the array from `start` to `stop`.
-template <int kWidth, bool kAskew, typename Element>
-__device__ __forceinline__ Cover<Element, kWidth, kAskew> fetch(const Element *from,
-                                                                const Element *start,
-                                                                const Element *stop) {
-  using Whole = Cover<Element, kWidth, kAskew>;
-  Whole cover = {};
-  const bool lies = Whole::lies(from, start, stop);
+// A pack of an array that rows with ends cross at any place: it may lie askew, and is then read one
+// by one.
+template <int kWidth, bool kCut, typename Element>
+__device__ __forceinline__ Pack<Element, kWidth> load_across(const Element *from) {
+  if constexpr (kCut) {
+    if (reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) != 0) {
+      Pack<Element, kWidth> values;
 #pragma unroll
-  for (int each = 0; each < Whole::kCount; ++each) {
-    if (lies) {
-      cover.whole[each] = load<Whole::kStep>(from - Whole::before(from) + each * Whole::kStep);
-    }
-  }
-  return cover;
-}
-
-// The pack, from what was read for it: shifted by words, and then by what is less than a word.
-// Where whole packs would reach out of the array, its elements are read one by one.
-template <int kWidth, bool kAskew, typename Element>
-__device__ __forceinline__ Pack<Element, kWidth> settle(
-    const Cover<Element, kWidth, kAskew> &cover, const Element *from, const Element *start,
-    const Element *stop) {
-  using Whole = Cover<Element, kWidth, kAskew>;
-  Pack<Element, kWidth> values = {};
-  if constexpr (!kAskew) {
-    memcpy(&values, &cover, sizeof(values));
-  } else if constexpr (Whole::kWords) {
-    constexpr int kWords = sizeof(values) / 4, kMore = sizeof(cover) / 4 - kWords;
-    uint32_t words[kWords + kMore];
-    memcpy(words, &cover, sizeof(words));
-    const int bytes = Whole::before(from) * static_cast<int>(sizeof(Element));
-#pragma unroll
-    for (int distance = kMore / 2; distance > 0; distance /= 2) {
-#pragma unroll
-      for (int word = 0; word + distance < kWords + kMore; ++word) {
-        words[word] = (bytes / 4 & distance) != 0 ? words[word + distance] : words[word];
-      }
-    }
-#pragma unroll
-    for (int word = 0; word < kWords; ++word) {
-      const unsigned bits = static_cast<unsigned>(bytes % 4 * 8);
-      words[word] = __funnelshift_r(words[word], words[word + 1], bits);
-    }
-    memcpy(&values, words, sizeof(values));
-  }
-  if (!Whole::lies(from, start, stop)) {
-#pragma unroll
-    for (int element = 0; element < kWidth; ++element) {
-      if (element < stop - from) {
+      for (int element = 0; element < kWidth; ++element) {
         values.at[element] = from[element];
       }
+      return values;
     }
   }
-  return values;
-}
-
-// A pack of an array that rows with ends cross at any place.
-template <int kWidth, bool kCut, typename Element>
-__device__ __forceinline__ Pack<Element, kWidth> load_across(const Element *from,
-                                                             const Element *start,
-                                                             const Element *stop) {
-  constexpr bool kAskew = kCut && kWidth > 1;
-  return settle<kWidth, kAskew>(fetch<kWidth, kAskew>(from, start, stop), from, start, stop);
+  return load<kWidth>(from);
 }
 
 struct Sum {
@@ -331,7 +263,7 @@ __device__ __forceinline__ void short_rows(
     // Pass 2 of 2: store y.
     const auto pass_2 = [&](auto width, int column, const auto &x_pack, const auto &r_pack) {
       constexpr int kElements = decltype(width)::value;
-      const auto w_pack = load_across<kElements, kCut>(w + column, w, w + columns);
+      const auto w_pack = load_across<kElements, kCut>(w + column);
       Pack<__nv_bfloat16, kElements> y_out;
 #pragma unroll
       for (int element = 0; element < kElements; ++element) {
@@ -441,7 +373,7 @@ __device__ __forceinline__ void long_rows(
       constexpr int kElements = decltype(width)::value;
       const auto x_pack = load<kElements>(x_row + column);
       const auto r_pack = load<kElements>(r_row + column);
-      const auto w_pack = load_across<kElements, kCut>(w + column, w, w + columns);
+      const auto w_pack = load_across<kElements, kCut>(w + column);
       Pack<__nv_bfloat16, kElements> y_out;
 #pragma unroll
       for (int element = 0; element < kElements; ++element) {

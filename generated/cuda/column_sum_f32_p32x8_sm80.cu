@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  parts of columns, blocks of 32 x 8 threads
-// Inputs    1b7fa934af12  (command, templates and emitter)
-// Body      ddd3c7b44253  (everything below this comment)
+// Inputs    136e48523491  (command, templates and emitter)
+// Body      cf5f1720fa4b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_sum_f32_p32x8_sm80.h"
@@ -39,80 +39,102 @@ __device__ __forceinline__ Pack<Element, kWidth> load(const Element *from) {
   return *reinterpret_cast<const Pack<Element, kWidth> *>(from);
 }
 
-// What is read for a pack: itself, or with kAskew the whole packs that cover it wherever it lies.
-template <typename Element, int kWidth, bool kAskew>
-struct Cover {
-  static constexpr int kStep = alignof(Pack<Element, kWidth>) / sizeof(Element);
-  static constexpr int kCount = kWidth / kStep + (kAskew ? 1 : 0);
-  static constexpr bool kWords = kStep * sizeof(Element) % 4 == 0;
-  Pack<Element, kStep> whole[kCount];
-
-  // Elements of the first whole pack that stand before `from`.
-  __device__ static int before(const Element *from) {
-    return kAskew ? reinterpret_cast<uintptr_t>(from) / sizeof(Element) % kStep : 0;
+// Read a pack if the condition holds, else zeros. There is no branch, so that reads that follow one
+// another are under way together.
+template <int kWidth, typename Element>
+__device__ __forceinline__ Pack<Element, kWidth> load_if(bool holds, const Element *from) {
+  Pack<Element, kWidth> values = {};
+  [[maybe_unused]] uint32_t words[4] = {};
+  if constexpr (sizeof(values) == 16) {
+    asm("{ .reg .pred holds; setp.ne.s32 holds, %4, 0;\n"
+        "@holds ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%5]; }"
+        : "+r"(words[0]), "+r"(words[1]), "+r"(words[2]), "+r"(words[3])
+        : "r"(static_cast<int>(holds)), "l"(from));
+    memcpy(&values, words, sizeof(values));
+  } else if constexpr (sizeof(values) == 8) {
+    asm("{ .reg .pred holds; setp.ne.s32 holds, %2, 0;\n"
+        "@holds ld.global.nc.v2.b32 {%0, %1}, [%3]; }"
+        : "+r"(words[0]), "+r"(words[1])
+        : "r"(static_cast<int>(holds)), "l"(from));
+    memcpy(&values, words, sizeof(values));
+  } else if constexpr (sizeof(values) == 4) {
+    asm("{ .reg .pred holds; setp.ne.s32 holds, %1, 0;\n"
+        "@holds ld.global.nc.b32 %0, [%2]; }"
+        : "+r"(words[0])
+        : "r"(static_cast<int>(holds)), "l"(from));
+    memcpy(&values, words, sizeof(values));
+  } else if (holds) {
+    values = load<kWidth>(from);
   }
-  // Whether the whole packs lie in the array from `start` to `stop`, and can be shifted by words.
-  __device__ static bool lies(const Element *from, const Element *start, const Element *stop) {
-    const int64_t place = from - start, left = stop - from;
-    return !kAskew || (kWords && place >= before(from) && left >= kCount * kStep - before(from));
-  }
-};
-
-// Start to read a pack of the array from `start` to `stop`.
-template <int kWidth, bool kAskew, typename Element>
-__device__ __forceinline__ Cover<Element, kWidth, kAskew> fetch(const Element *from,
-                                                                const Element *start,
-                                                                const Element *stop) {
-  using Whole = Cover<Element, kWidth, kAskew>;
-  Whole cover = {};
-  const bool lies = Whole::lies(from, start, stop);
-#pragma unroll
-  for (int each = 0; each < Whole::kCount; ++each) {
-    if (lies) {
-      cover.whole[each] = load<Whole::kStep>(from - Whole::before(from) + each * Whole::kStep);
-    }
-  }
-  return cover;
+  return values;
 }
 
-// The pack, from what was read for it: shifted by words, and then by what is less than a word.
-// Where whole packs would reach out of the array, its elements are read one by one.
-template <int kWidth, bool kAskew, typename Element>
-__device__ __forceinline__ Pack<Element, kWidth> settle(
-    const Cover<Element, kWidth, kAskew> &cover, const Element *from, const Element *start,
-    const Element *stop) {
-  using Whole = Cover<Element, kWidth, kAskew>;
-  Pack<Element, kWidth> values = {};
-  if constexpr (!kAskew) {
-    memcpy(&values, &cover, sizeof(values));
-  } else if constexpr (Whole::kWords) {
-    constexpr int kWords = sizeof(values) / 4, kMore = sizeof(cover) / 4 - kWords;
-    uint32_t words[kWords + kMore];
-    memcpy(words, &cover, sizeof(words));
-    const int bytes = Whole::before(from) * static_cast<int>(sizeof(Element));
-#pragma unroll
-    for (int distance = kMore / 2; distance > 0; distance /= 2) {
-#pragma unroll
-      for (int word = 0; word + distance < kWords + kMore; ++word) {
-        words[word] = (bytes / 4 & distance) != 0 ? words[word + distance] : words[word];
-      }
-    }
-#pragma unroll
-    for (int word = 0; word < kWords; ++word) {
-      const unsigned bits = static_cast<unsigned>(bytes % 4 * 8);
-      words[word] = __funnelshift_r(words[word], words[word + 1], bits);
-    }
-    memcpy(&values, words, sizeof(values));
-  }
-  if (!Whole::lies(from, start, stop)) {
-#pragma unroll
-    for (int element = 0; element < kWidth; ++element) {
-      if (element < stop - from) {
-        values.at[element] = from[element];
-      }
+// How rows lie.
+enum class Rows {
+  kWhole,   // all start on whole packs
+  kAlike,   // those of a thread's steps lie alike, so that its whole packs have the same columns
+};
+
+// Neighbouring columns of a block. Packs that lie alike begin up to a pack before them.
+template <Rows kRows>
+constexpr int kPieceOf = kAcross * kVector - (kRows == Rows::kAlike ? kVector : 0);
+
+// Whether a pack lies in the array from `start` to `stop`.
+template <typename Element>
+__device__ __forceinline__ bool lies(const Element *from, const Element *start,
+                                     const Element *stop) {
+  return (from >= start) & (stop - from >= kVector);
+}
+
+// A pack that reaches out of its array.
+template <typename Element>
+__device__ __forceinline__ Pack<Element, kVector> read_singly(const Element *from,
+                                                              const Element *start,
+                                                              const Element *stop) {
+  Pack<Element, kVector> values = {};
+  for (int element = 0; element < kVector; ++element) {
+    if (from + element >= start && element < stop - from) {
+      values.at[element] = from[element];
     }
   }
   return values;
+}
+
+// Start to read a thread's columns at a step.
+template <Rows kRows, typename Element>
+__device__ __forceinline__ Pack<Element, kVector> fetch(bool exists, const Element *from,
+                                                        [[maybe_unused]] int64_t left) {
+  return load_if<kVector>(exists, from);
+}
+
+// Elements that an address stands behind the start of a whole pack.
+template <typename Element>
+__device__ __forceinline__ int elements_askew(const Element *from) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(from) / sizeof(Element) % kVector);
+}
+
+// Give a thread its columns of the piece: so far it has those that lie `before` them.
+template <int kWidth, typename Value>
+__device__ __forceinline__ void move_to_piece(Value (&value)[kWidth],
+                                              Value (*partials)[kAcross * kWidth], int before) {
+  const int row = static_cast<int>(threadIdx.x) / kAcross;
+  const int place = static_cast<int>(threadIdx.x) % kAcross * kWidth;
+#pragma unroll
+  for (int element = 0; element < kWidth; ++element) {
+    if (place + element >= before) {
+      partials[row][place + element - before] = value[element];
+    }
+  }
+  // The row of threads has written its columns before any is read.
+  __syncthreads();
+#pragma unroll
+  for (int element = 0; element < kWidth; ++element) {
+    if (place + kWidth < kAcross * kWidth) {
+      value[element] = partials[row][place + element];
+    }
+  }
+  // They are read before the next values overwrite them.
+  __syncthreads();
 }
 
 struct Sum {
@@ -164,27 +186,39 @@ struct Arguments {
 };
 
 // Blocks take parts of the steps of pieces of neighbouring columns, until none is left.
-template <bool kAskew>
+template <Rows kRows>
 __device__ __forceinline__ void reduce_parts(
     const Arguments &args,
     const float *__restrict__ x,
     float *__restrict__ y) {
   constexpr int kWidth = kVector;
-  constexpr int kPiece = kAcross * kWidth;
+  constexpr int kPiece = kPieceOf<kRows>;
+  // From one column of a thread to its next, and from its first to the next thread's.
+  constexpr int kSpread = 1, kFirst = kWidth;
   __shared__ float partials[kDown][kAcross * kVector];
   const int down = static_cast<int>(threadIdx.x) / kAcross;
+  const int side = static_cast<int>(threadIdx.x) % kAcross * kFirst;
   const int64_t columns = args.n, length = args.m;
   const float *const x_stop = x + (args.m - 1) * args.x_stride_m + args.n;
   const int64_t pieces_of_line = (columns + kPiece - 1) / kPiece;
   const int64_t lines = 1, pieces = lines * pieces_of_line;
-  const int64_t share = (length + args.parts - 1) / args.parts;  // steps of a part
+  // Steps of a part: a thread's lie so many rows apart that their packs all lie alike.
+  const int64_t share = (length + args.parts * kDown - 1) / (args.parts * kDown) * kDown;
 
   for (int64_t item = blockIdx.x; item < pieces * args.parts; item += gridDim.x) {
     const int64_t piece = item % pieces, part = item / pieces;
-    const int64_t column = piece % pieces_of_line * kPiece + threadIdx.x % kAcross * kWidth;
+    const int64_t first_column = piece % pieces_of_line * kPiece;
     const int64_t line = piece / pieces_of_line;
     const int64_t first_step = part * share + down;
     const int64_t end = (part + 1) * share < length ? (part + 1) * share : length;
+    int before = 0;  // columns of the first pack that belong to the piece before
+    if constexpr (kRows == Rows::kAlike) {
+      const int64_t step = first_step;
+      const int64_t m_index = step;
+      const float *x_step = x + m_index * args.x_stride_m;
+      before = elements_askew(x_step + first_column);
+    }
+    const int64_t column = first_column + side - before;
 
     // row_sum = sum of x_mn.
     float row_sum[kWidth];
@@ -192,25 +226,24 @@ __device__ __forceinline__ void reduce_parts(
     for (int element = 0; element < kWidth; ++element) {
       row_sum[element] = 0.0f;
     }
+#pragma unroll 1
     for (int64_t next = column < columns ? first_step : end; next < end; next += kDepth * kDown) {
       // Every access of kDepth steps is under way before the first value is used.
-      Cover<float, kWidth, kAskew> x_packs[kDepth];
+      Pack<float, kWidth> x_packs[kDepth];
+      bool reads[kDepth];
 #pragma unroll
       for (int each = 0; each < kDepth; ++each) {
         const int64_t step = next + each * kDown;
-        if (step < end) {
-          const int64_t m_index = step;
-          const float *x_step = x + m_index * args.x_stride_m;
-          x_packs[each] = fetch<kWidth, kAskew>(x_step + column, x, x_stop);
-        }
+        const int64_t m_index = step;
+        const float *x_step = x + m_index * args.x_stride_m;
+        reads[each] = step < end && (kRows != Rows::kAlike || (lies(x_step + column, x, x_stop)));
+        x_packs[each] = fetch<kRows>(reads[each], x_step + column, columns - column);
       }
 #pragma unroll
       for (int each = 0; each < kDepth; ++each) {
-        const int64_t step = next + each * kDown;
-        if (step < end) {
-          const int64_t m_index = step;
-          const float *x_step = x + m_index * args.x_stride_m;
-          const auto x_pack = settle<kWidth, kAskew>(x_packs[each], x_step + column, x, x_stop);
+        [[maybe_unused]] const int64_t step = next + each * kDown;
+        if (reads[each]) {
+          const auto x_pack = Pack<float, kWidth>(x_packs[each]);
 #pragma unroll
           for (int element = 0; element < kWidth; ++element) {
             const float x_mn = x_pack.at[element];
@@ -219,12 +252,33 @@ __device__ __forceinline__ void reduce_parts(
         }
       }
     }
+    if constexpr (kRows == Rows::kAlike) {
+      // Packs that reach out of an array, of which there were zeros so far.
+#pragma unroll 1
+      for (int64_t step = column < columns ? first_step : end; step < end; step += kDown) {
+        const int64_t m_index = step;
+        const float *x_step = x + m_index * args.x_stride_m;
+        const bool reaches_out = !(lies(x_step + column, x, x_stop));
+        if (reaches_out) {
+          const auto x_pack = read_singly(x_step + column, x, x_stop);
+#pragma unroll
+          for (int element = 0; element < kWidth; ++element) {
+            const float x_mn = x_pack.at[element];
+            row_sum[element] += x_mn;
+          }
+        }
+      }
+    }
+    if constexpr (kRows == Rows::kAlike) {
+      move_to_piece(row_sum, partials, before);
+    }
     combine_rows<Sum, kAcross>(row_sum, partials);
-    const int64_t place = (part * lines + line) * columns + column;
+    const int64_t place = (part * lines + line) * columns + first_column + side;
+    const int64_t left = columns - first_column < kPiece ? columns - first_column : kPiece;
 #pragma unroll
     for (int element = 0; element < kWidth; ++element) {
-      if (down == 0 && column + element < columns) {
-        args.row_sum_parts[place + element] = row_sum[element];
+      if (down == 0 && side + element * kSpread < left) {
+        args.row_sum_parts[place + element * kSpread] = row_sum[element];
       }
     }
   }
@@ -262,16 +316,16 @@ __device__ __forceinline__ void finish_columns(
   }
 }
 
-// For arrays whose rows all start on whole accesses.
+// For arrays whose rows all start on whole packs.
 extern "C" __global__ void __launch_bounds__(kThreads, kResident)
     tilegen_column_sum_f32_p32x8_sm80_vector(const Arguments args) {
-  reduce_parts<false>(args, args.x, args.y);
+  reduce_parts<Rows::kWhole>(args, args.x, args.y);
 }
 
-// For any other arrays.
+// For arrays whose rows lie alike at every step of a thread.
 extern "C" __global__ void __launch_bounds__(kThreads)
-    tilegen_column_sum_f32_p32x8_sm80_askew(const Arguments args) {
-  reduce_parts<true>(args, args.x, args.y);
+    tilegen_column_sum_f32_p32x8_sm80_alike(const Arguments args) {
+  reduce_parts<Rows::kAlike>(args, args.x, args.y);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -347,13 +401,15 @@ extern "C" cudaError_t tilegen_column_sum_f32_p32x8_sm80(
   const bool aligned = n % 4 == 0 &&
       reinterpret_cast<uintptr_t>(x) % 16 == 0 &&
       x_stride_m % 4 == 0;
-  const int64_t piece = kAcross * kVector;
+  auto kernel = tilegen_column_sum_f32_p32x8_sm80_alike;
+  int64_t piece = kPieceOf<Rows::kAlike>;
+  if (aligned) {
+    kernel = tilegen_column_sum_f32_p32x8_sm80_vector;
+    piece = kPieceOf<Rows::kWhole>;
+  }
   const int64_t items = parts * lines * ((columns + piece - 1) / piece);
   const int64_t finishing = (lines * columns + kFew - 1) / kFew;
   const int64_t most = 2147483647;
-  const auto kernel = aligned
-      ? tilegen_column_sum_f32_p32x8_sm80_vector
-      : tilegen_column_sum_f32_p32x8_sm80_askew;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(items < most ? items : most));
   config.blockDim = dim3(kThreads);

@@ -3,8 +3,8 @@
 //
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    10300bab3970  (command, templates and emitter)
-// Body      3a207cd8854e  (everything below this comment)
+// Inputs    f3d27ac2ce7d  (command, templates and emitter)
+// Body      947a8b7947ee  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "cross_entropy_bf16_v32_sm90a.h"
@@ -168,12 +168,13 @@ struct alignas(16) Slot {
 };
 
 // A slot of the ring, and the parity of the phase that its barriers are in.
+template <int kCount>
 struct Place {
   int slot = 0;
   uint32_t parity = 0;
   __device__ void step() {
     ++slot;
-    if (slot == kSlots) {
+    if (slot == kCount) {
       slot = 0;
       parity ^= 1;
     }
@@ -260,41 +261,40 @@ __device__ __forceinline__ void wait_for_blocks(uint64_t *barrier, uint32_t pari
       "r"(parity) : "memory");
 }
 
+// Combine the values of the first kCount threads of a warp, always in the same order; all get it.
+template <typename Op, int kCount, typename Value>
+__device__ __forceinline__ Value warp_reduce(Value value) {
+#pragma unroll
+  for (int distance = 1; distance < kCount; distance *= 2) {
+    value = Op::combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  }
+  return value;
+}
+
 // Combine one value a thread over the threads and blocks of a row, always in the same order; all
 // get it back. `round` counts the calls and alternates between the halves of `partials`: nobody
 // writes a half again before everyone has given to the other, which comes after the reads of this.
 template <typename Op, int kBlocks, typename Value>
-__device__ __forceinline__ Value ring_reduce(Value value, Value (*partials)[kBlocks * kRingWarps],
+__device__ __forceinline__ Value ring_reduce(Value value, Value (*partials)[kRingWarps + kBlocks],
                                              uint64_t *gathered, int &round) {
-  constexpr int kAll = kBlocks * kRingWarps;
+  static_assert(kRingWarps <= kWarp && kBlocks <= kWarp, "a warp combines all of one kind");
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int thread = static_cast<int>(threadIdx.x) % kWarp, half = round % 2;
-#pragma unroll
-  for (int distance = 1; distance < kWarp; distance *= 2) {
-    value = Op::combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  value = warp_reduce<Op, kWarp>(value);
+  if (thread == 0) {
+    partials[half][warp] = value;
   }
+  // Every warp's partial result is written before any is read.
+  named_barrier_sync(kRingBarrier, kRingThreads);
+  value = warp_reduce<Op, kRingWarps>(partials[half][thread % kRingWarps]);
   if constexpr (kBlocks > 1) {
-    if (thread < kBlocks) {
-      const int place = static_cast<int>(blockIdx.x % kBlocks) * kRingWarps + warp;
-      send_to_block(&partials[half][place], &gathered[half], thread, value);
+    Value *const of_blocks = &partials[half][kRingWarps];
+    if (warp == 0 && thread < kBlocks) {
+      send_to_block(&of_blocks[blockIdx.x % kBlocks], &gathered[half], thread, value);
     }
-    // The partial results of every warp of every block are there.
+    // The results of every block are there.
     wait_for_blocks(&gathered[half], static_cast<uint32_t>(round / 2 % 2));
-  } else {
-    if (thread == 0) {
-      partials[half][warp] = value;
-    }
-    // Every warp's partial result is written before any is read.
-    named_barrier_sync(kRingBarrier, kRingThreads);
-  }
-  value = partials[half][thread % kAll];
-#pragma unroll
-  for (int other = kWarp; other < kAll; other += kWarp) {
-    value = Op::combine(value, partials[half][other + thread]);
-  }
-#pragma unroll
-  for (int distance = 1; distance < kWarp && distance < kAll; distance *= 2) {
-    value = Op::combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
+    value = warp_reduce<Op, kBlocks>(of_blocks[thread % kBlocks]);
   }
   ++round;
   return value;
@@ -530,6 +530,18 @@ __device__ __forceinline__ void long_rows(
   }
 }
 
+// The columns of a row that a block takes, of those that whole packs fill.
+struct Share {
+  int first, stop;
+};
+template <int kBlocks>
+__device__ __forceinline__ Share share_of_block(int begin, int end, int rank) {
+  const int slots = (end - begin + kSlotColumns - 1) / kSlotColumns;
+  const int share = (slots + kBlocks - 1) / kBlocks * kSlotColumns;
+  const int first = begin + rank * share;
+  return {first, first + share < end ? first + share : end};
+}
+
 // Long rows: kBlocks blocks share one. A thread copies the block's part of it into the slots of a
 // ring, and behind it those of the rows that follow, as far as slots are free; the others compute,
 // and free a slot once their last pass has read it. So loads are under way all the time.
@@ -543,21 +555,23 @@ __device__ __forceinline__ void ring_rows(
   [[maybe_unused]] constexpr bool kCut = true;  // whether rows may start askew
   extern __shared__ __align__(128) unsigned char ring_bytes[];
   Slot *const ring = reinterpret_cast<Slot *>(ring_bytes);
-  __shared__ uint64_t full[kSlots], empty[kSlots];
+  constexpr int kOwnSlots = kSlots;
+  __shared__ uint64_t full[kOwnSlots], empty[kOwnSlots];
   __shared__ uint64_t gathered[2];
-  __shared__ float partials[2][kBlocks * kRingWarps];  // [half][block, warp]
+  __shared__ float partials[2][kRingWarps + kBlocks];  // [half][warp, block]
   const int thread = static_cast<int>(threadIdx.x), own = thread * kWidth;
   const int rank = static_cast<int>(blockIdx.x % kBlocks), lane = rank * kRingThreads + thread;
   if (thread == 0) {
-    for (int slot = 0; slot < kSlots; ++slot) {
+    for (int slot = 0; slot < kOwnSlots; ++slot) {
       mbarrier_init(&full[slot], 1);
       mbarrier_init(&empty[slot], kRingWarps);
     }
     for (int half = 0; half < 2; ++half) {
-      mbarrier_init(&gathered[half], kBlocks * kRingWarps);
+      mbarrier_init(&gathered[half], kBlocks);
     }
     mbarrier_init_fence();
   }
+  const int64_t rows = args.m, row_length = args.n;
   // The barriers are initialised before anyone, in any block of the row, arrives at them.
   if constexpr (kBlocks > 1) {
     cluster_sync();
@@ -568,9 +582,8 @@ __device__ __forceinline__ void ring_rows(
     return;
   }
 
-  Place place, at;
+  Place<kOwnSlots> place, at;
   int round = 0;
-  const int64_t rows = args.m, row_length = args.n;
   for (int64_t row = blockIdx.x / kBlocks; row < rows; row += gridDim.x / kBlocks) {
     const int columns = static_cast<int>(row_length);
     const __nv_bfloat16 *x_row = x + row * args.x_stride_m;
@@ -579,10 +592,8 @@ __device__ __forceinline__ void ring_rows(
     const int before = kCut ? elements_before_packs<kWidth>(x_row) : 0;
     const int begin = before < columns ? before : columns;
     const int end = columns - (kCut ? (columns - begin) % kWidth : 0);
-    const int slots = (end - begin + kSlotColumns - 1) / kSlotColumns;
-    const int share = (slots + kBlocks - 1) / kBlocks * kSlotColumns;
-    const int first_column = begin + rank * share;
-    const int stop = first_column + share < end ? first_column + share : end;
+    const Share share = share_of_block<kBlocks>(begin, end, rank);
+    const int first_column = share.first, stop = share.stop;
     const int end_column = lane < begin ? lane : lane - begin + end;
 
     // The copying thread runs ahead of the others.
@@ -870,18 +881,22 @@ extern "C" cudaError_t tilegen_cross_entropy_bf16_v32_sm90a(
   if (in_ring && row_length <= 589824) {
     kernel = tilegen_cross_entropy_bf16_v32_sm90a_ring_8;
     blocks_of_row = 8;
+    config.dynamicSmemBytes = kSlots * sizeof(Slot);
   }
   if (in_ring && row_length <= 294912) {
     kernel = tilegen_cross_entropy_bf16_v32_sm90a_ring_4;
     blocks_of_row = 4;
+    config.dynamicSmemBytes = kSlots * sizeof(Slot);
   }
   if (in_ring && row_length <= 147456) {
     kernel = tilegen_cross_entropy_bf16_v32_sm90a_ring_2;
     blocks_of_row = 2;
+    config.dynamicSmemBytes = kSlots * sizeof(Slot);
   }
   if (in_ring && row_length <= 73728) {
     kernel = tilegen_cross_entropy_bf16_v32_sm90a_ring_1;
     blocks_of_row = 1;
+    config.dynamicSmemBytes = kSlots * sizeof(Slot);
   }
   cudaLaunchAttribute cluster = {};
   if (blocks_of_row > 0) {
@@ -891,7 +906,6 @@ extern "C" cudaError_t tilegen_cross_entropy_bf16_v32_sm90a(
     config.attrs = &cluster;
     config.numAttrs = 1;
     config.blockDim = dim3(kRingBlock);
-    config.dynamicSmemBytes = kSlots * sizeof(Slot);
     config.gridDim = dim3(static_cast<unsigned>(blocks_of_row));  // a whole cluster, to be counted
     int together = 0;
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -3,7 +3,7 @@
 //
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    10300bab3970  (command, templates and emitter)
+// Inputs    f3d27ac2ce7d  (command, templates and emitter)
 // Body      8060386dd427  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,8 +4,8 @@
 // Formula   mu = mean(x[m,n], n); d = x[m,n] - mu; y[m,n] = d * rsqrt(mean(d * d, n) + eps) *
 //           w[n] + b[n]
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    7f15429cd079  (command, templates and emitter)
-// Body      01e859885a04  (everything below this comment)
+// Inputs    f9ef5cff5fd0  (command, templates and emitter)
+// Body      4f6642e1f64c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "layernorm_bf16_v32_sm80.h"
@@ -28,6 +28,7 @@ constexpr int kLongest = 512;  // threads that share a row, at most
 constexpr int kPartials = 32;  // warps that share a row, at most
 constexpr int kValues = 32;  // elements of a row that a thread holds
 constexpr int kVector = 8;  // elements of an access where addresses permit
+constexpr int kKeeping = 256;  // threads of a block that keeps what rows with ends cross, at most
 static_assert(kValues % kVector == 0, "a thread holds whole packs");
 
 __device__ constexpr int threads_of_block(int threads_of_row) {
@@ -94,89 +95,21 @@ __device__ __forceinline__ int elements_before_packs(const Element *row) {
   return static_cast<int>((kWidth - askew) % kWidth);
 }
 
-// What is read for a pack: itself, or with kAskew the whole packs that cover it wherever it lies.
-template <typename Element, int kWidth, bool kAskew>
-struct Cover {
-  static constexpr int kStep = alignof(Pack<Element, kWidth>) / sizeof(Element);
-  static constexpr int kCount = kWidth / kStep + (kAskew ? 1 : 0);
-  static constexpr bool kWords = kStep * sizeof(Element) % 4 == 0;
-  Pack<Element, kStep> whole[kCount];
-
-  // Elements of the first whole pack that stand before `from`.
-  __device__ static int before(const Element *from) {
-    return kAskew ? reinterpret_cast<uintptr_t>(from) / sizeof(Element) % kStep : 0;
-  }
-  // Whether the whole packs lie in the array from `start` to `stop`, and can be shifted by words.
-  __device__ static bool lies(const Element *from, const Element *start, const Element *stop) {
-    const int64_t place = from - start, left = stop - from;
-    return !kAskew || (kWords && place >= before(from) && left >= kCount * kStep - before(from));
-  }
-};
-
-// Start to read a pack of the array from `start` to `stop`.
-template <int kWidth, bool kAskew, typename Element>
-__device__ __forceinline__ Cover<Element, kWidth, kAskew> fetch(const Element *from,
-                                                                const Element *start,
-                                                                const Element *stop) {
-  using Whole = Cover<Element, kWidth, kAskew>;
-  Whole cover = {};
-  const bool lies = Whole::lies(from, start, stop);
+// A pack of an array that rows with ends cross at any place: it may lie askew, and is then read one
+// by one.
+template <int kWidth, bool kCut, typename Element>
+__device__ __forceinline__ Pack<Element, kWidth> load_across(const Element *from) {
+  if constexpr (kCut) {
+    if (reinterpret_cast<uintptr_t>(from) % alignof(Pack<Element, kWidth>) != 0) {
+      Pack<Element, kWidth> values;
 #pragma unroll
-  for (int each = 0; each < Whole::kCount; ++each) {
-    if (lies) {
-      cover.whole[each] = load<Whole::kStep>(from - Whole::before(from) + each * Whole::kStep);
-    }
-  }
-  return cover;
-}
-
-// The pack, from what was read for it: shifted by words, and then by what is less than a word.
-// Where whole packs would reach out of the array, its elements are read one by one.
-template <int kWidth, bool kAskew, typename Element>
-__device__ __forceinline__ Pack<Element, kWidth> settle(
-    const Cover<Element, kWidth, kAskew> &cover, const Element *from, const Element *start,
-    const Element *stop) {
-  using Whole = Cover<Element, kWidth, kAskew>;
-  Pack<Element, kWidth> values = {};
-  if constexpr (!kAskew) {
-    memcpy(&values, &cover, sizeof(values));
-  } else if constexpr (Whole::kWords) {
-    constexpr int kWords = sizeof(values) / 4, kMore = sizeof(cover) / 4 - kWords;
-    uint32_t words[kWords + kMore];
-    memcpy(words, &cover, sizeof(words));
-    const int bytes = Whole::before(from) * static_cast<int>(sizeof(Element));
-#pragma unroll
-    for (int distance = kMore / 2; distance > 0; distance /= 2) {
-#pragma unroll
-      for (int word = 0; word + distance < kWords + kMore; ++word) {
-        words[word] = (bytes / 4 & distance) != 0 ? words[word + distance] : words[word];
-      }
-    }
-#pragma unroll
-    for (int word = 0; word < kWords; ++word) {
-      const unsigned bits = static_cast<unsigned>(bytes % 4 * 8);
-      words[word] = __funnelshift_r(words[word], words[word + 1], bits);
-    }
-    memcpy(&values, words, sizeof(values));
-  }
-  if (!Whole::lies(from, start, stop)) {
-#pragma unroll
-    for (int element = 0; element < kWidth; ++element) {
-      if (element < stop - from) {
+      for (int element = 0; element < kWidth; ++element) {
         values.at[element] = from[element];
       }
+      return values;
     }
   }
-  return values;
-}
-
-// A pack of an array that rows with ends cross at any place.
-template <int kWidth, bool kCut, typename Element>
-__device__ __forceinline__ Pack<Element, kWidth> load_across(const Element *from,
-                                                             const Element *start,
-                                                             const Element *stop) {
-  constexpr bool kAskew = kCut && kWidth > 1;
-  return settle<kWidth, kAskew>(fetch<kWidth, kAskew>(from, start, stop), from, start, stop);
+  return load<kWidth>(from);
 }
 
 struct Sum {
@@ -235,6 +168,12 @@ __device__ __forceinline__ void short_rows(
     __nv_bfloat16 *__restrict__ y) {
   constexpr int kSteps = kValues / kWidth;  // packs that a thread holds
   constexpr int kStride = kThreadsPerRow * kWidth;  // columns from one of them to the next
+  // Packs of vectors that rows with ends cross, which a thread keeps while its rows lie alike.
+  constexpr bool kKeeps = kCut && threads_of_block(kThreadsPerRow) <= kKeeping;
+  constexpr int kKept = kKeeps ? threads_of_block(kThreadsPerRow) : 1;
+  __shared__ Pack<__nv_bfloat16, kWidth> w_kept[kKeeps ? kSteps : 1][kKept];
+  __shared__ Pack<__nv_bfloat16, kWidth> b_kept[kKeeps ? kSteps : 1][kKept];
+  [[maybe_unused]] int kept_before = -1;
   constexpr int kBlock = threads_of_block(kThreadsPerRow);
   constexpr int kRows = kBlock > kThreadsPerRow ? kBlock / kThreadsPerRow : 1;  // at a time
   // Elements at the ends of a row, fewer than a pack on either side, that a thread takes.
@@ -284,6 +223,36 @@ __device__ __forceinline__ void short_rows(
         }
       }
     }
+
+    if constexpr (kKeeps) {
+      if (kept_before != before) {
+        kept_before = before;
+#pragma unroll
+        for (int step = 0; step < kSteps; ++step) {
+          const int column = first_column + step * kStride;
+          if (column < end) {
+            w_kept[step][threadIdx.x] = load_across<kWidth, kCut>(w + column);
+            b_kept[step][threadIdx.x] = load_across<kWidth, kCut>(b + column);
+          }
+        }
+      }
+    }
+    const auto w_at = [&](auto width, int column) {
+      constexpr int kElements = decltype(width)::value;
+      if constexpr (kKeeps && kElements > 1) {
+        return w_kept[(column - first_column) / kStride][threadIdx.x];
+      } else {
+        return load_across<kElements, kCut>(w + column);
+      }
+    };
+    const auto b_at = [&](auto width, int column) {
+      constexpr int kElements = decltype(width)::value;
+      if constexpr (kKeeps && kElements > 1) {
+        return b_kept[(column - first_column) / kStride][threadIdx.x];
+      } else {
+        return load_across<kElements, kCut>(b + column);
+      }
+    };
 
     // Pass 1 of 3: row_sum = sum of x_mn.
     float row_sum = 0.0f;
@@ -346,8 +315,8 @@ __device__ __forceinline__ void short_rows(
     // Pass 3 of 3: store y.
     const auto pass_3 = [&](auto width, int column, const auto &x_pack) {
       constexpr int kElements = decltype(width)::value;
-      const auto w_pack = load_across<kElements, kCut>(w + column, w, w + columns);
-      const auto b_pack = load_across<kElements, kCut>(b + column, b, b + columns);
+      const auto w_pack = w_at(width, column);
+      const auto b_pack = b_at(width, column);
       Pack<__nv_bfloat16, kElements> y_out;
 #pragma unroll
       for (int element = 0; element < kElements; ++element) {
@@ -474,8 +443,8 @@ __device__ __forceinline__ void long_rows(
     const auto pass_3 = [&](auto width, int64_t column) {
       constexpr int kElements = decltype(width)::value;
       const auto x_pack = load<kElements>(x_row + column);
-      const auto w_pack = load_across<kElements, kCut>(w + column, w, w + columns);
-      const auto b_pack = load_across<kElements, kCut>(b + column, b, b + columns);
+      const auto w_pack = load_across<kElements, kCut>(w + column);
+      const auto b_pack = load_across<kElements, kCut>(b + column);
       Pack<__nv_bfloat16, kElements> y_out;
 #pragma unroll
       for (int element = 0; element < kElements; ++element) {
@@ -632,30 +601,36 @@ extern "C" cudaError_t tilegen_layernorm_bf16_v32_sm80(
   auto vector = tilegen_layernorm_bf16_v32_sm80_long_vector;
   auto askew = tilegen_layernorm_bf16_v32_sm80_long_cut;
   int threads = 512, threads_per_row = kLongest;
+  int64_t resident = 0;  // blocks of a multiprocessor that keep what rows cross
   if (held <= 16384) {
     vector = tilegen_layernorm_bf16_v32_sm80_512_vector;
     askew = tilegen_layernorm_bf16_v32_sm80_512_cut;
     threads = 512, threads_per_row = 512;
+    resident = 0;
   }
   if (held <= 8192) {
     vector = tilegen_layernorm_bf16_v32_sm80_256_vector;
     askew = tilegen_layernorm_bf16_v32_sm80_256_cut;
     threads = 256, threads_per_row = 256;
+    resident = 3;
   }
   if (held <= 4096) {
     vector = tilegen_layernorm_bf16_v32_sm80_128_vector;
     askew = tilegen_layernorm_bf16_v32_sm80_128_cut;
     threads = 128, threads_per_row = 128;
+    resident = 6;
   }
   if (held <= 1024) {
     vector = tilegen_layernorm_bf16_v32_sm80_32_vector;
     askew = tilegen_layernorm_bf16_v32_sm80_32_cut;
     threads = 128, threads_per_row = 32;
+    resident = 6;
   }
   if (held <= 256) {
     vector = tilegen_layernorm_bf16_v32_sm80_8_vector;
     askew = tilegen_layernorm_bf16_v32_sm80_8_cut;
     threads = 128, threads_per_row = 8;
+    resident = 6;
   }
   if (!aligned && !alike) {
     askew = tilegen_layernorm_bf16_v32_sm80_long_scalar;
@@ -673,10 +648,16 @@ extern "C" cudaError_t tilegen_layernorm_bf16_v32_sm80(
   }
   constexpr int kWaves = 1024;  // blocks a multiprocessor, at most
   const int64_t rows_of_block = threads > threads_per_row ? threads / threads_per_row : 1;
-  const int64_t needed = (rows + rows_of_block - 1) / rows_of_block;
-  const int64_t most = static_cast<int64_t>(multiprocessors) * kWaves;
+  int64_t needed = (rows + rows_of_block - 1) / rows_of_block;
+  // Blocks that keep what rows cross take several rows that lie alike, and as many each.
+  const bool keeps = !aligned && resident > 0;
+  const int64_t most = static_cast<int64_t>(multiprocessors) * (keeps ? resident : kWaves);
+  if (keeps && needed > most) {
+    const int64_t turns = (needed + most - 1) / most;
+    needed = ((needed + turns - 1) / turns + kVector - 1) / kVector * kVector;
+  }
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(needed < most ? needed : most));
+  config.gridDim = dim3(static_cast<unsigned>(keeps || needed < most ? needed : most));
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.stream = stream;
   return cudaLaunchKernelEx(&config, kernel, args);

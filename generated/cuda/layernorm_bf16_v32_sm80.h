@@ -4,7 +4,7 @@
 // Formula   mu = mean(x[m,n], n); d = x[m,n] - mu; y[m,n] = d * rsqrt(mean(d * d, n) + eps) *
 //           w[n] + b[n]
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    7f15429cd079  (command, templates and emitter)
+// Inputs    f9ef5cff5fd0  (command, templates and emitter)
 // Body      6db27b5d10f5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

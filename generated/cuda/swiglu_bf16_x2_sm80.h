@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = silu(g[m,n]) * u[m,n]
 // Schedule  blocks of 256 threads, 2 accesses each of 8 elements
-// Inputs    907e6f308db6  (command, templates and emitter)
+// Inputs    fe7d904b9f9d  (command, templates and emitter)
 // Body      a2a9b6bde223  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

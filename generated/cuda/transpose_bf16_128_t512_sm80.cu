@@ -3,8 +3,8 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 128 x 128, 512 threads
-// Inputs    065774d80314  (command, templates and emitter)
-// Body      85bb8a0028dd  (everything below this comment)
+// Inputs    158ab2ae84de  (command, templates and emitter)
+// Body      8b1ccbd9e5ed  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "transpose_bf16_128_t512_sm80.h"
@@ -25,7 +25,7 @@ constexpr int kVector = 8;  // elements of an access where addresses permit
 constexpr int kLines = 2;  // lines that a thread reads together: stores to the tile are wider
 constexpr int kResident = 2;  // blocks of a multiprocessor that have registers enough
 constexpr int kBatch = 8;  // accesses of a thread that are under way together
-constexpr int kFew = 1;  // items of a thread that are under way together where they lie askew
+constexpr int kFew = 2;  // packs of a thread that are under way together where they lie askew
 constexpr int kSwap = 8;  // groups of kVector lines that change places
 static_assert(kTile * kTile % (kThreads * kVector * kLines) == 0, "threads share a tile evenly");
 
@@ -38,82 +38,6 @@ struct alignas(sizeof(Element) * kWidth < 16 ? sizeof(Element) * kWidth : 16) Pa
 template <int kWidth, typename Element>
 __device__ __forceinline__ Pack<Element, kWidth> load(const Element *from) {
   return *reinterpret_cast<const Pack<Element, kWidth> *>(from);
-}
-
-// What is read for a pack: itself, or with kAskew the whole packs that cover it wherever it lies.
-template <typename Element, int kWidth, bool kAskew>
-struct Cover {
-  static constexpr int kStep = alignof(Pack<Element, kWidth>) / sizeof(Element);
-  static constexpr int kCount = kWidth / kStep + (kAskew ? 1 : 0);
-  static constexpr bool kWords = kStep * sizeof(Element) % 4 == 0;
-  Pack<Element, kStep> whole[kCount];
-
-  // Elements of the first whole pack that stand before `from`.
-  __device__ static int before(const Element *from) {
-    return kAskew ? reinterpret_cast<uintptr_t>(from) / sizeof(Element) % kStep : 0;
-  }
-  // Whether the whole packs lie in the array from `start` to `stop`, and can be shifted by words.
-  __device__ static bool lies(const Element *from, const Element *start, const Element *stop) {
-    const int64_t place = from - start, left = stop - from;
-    return !kAskew || (kWords && place >= before(from) && left >= kCount * kStep - before(from));
-  }
-};
-
-// Start to read a pack of the array from `start` to `stop`.
-template <int kWidth, bool kAskew, typename Element>
-__device__ __forceinline__ Cover<Element, kWidth, kAskew> fetch(const Element *from,
-                                                                const Element *start,
-                                                                const Element *stop) {
-  using Whole = Cover<Element, kWidth, kAskew>;
-  Whole cover = {};
-  const bool lies = Whole::lies(from, start, stop);
-#pragma unroll
-  for (int each = 0; each < Whole::kCount; ++each) {
-    if (lies) {
-      cover.whole[each] = load<Whole::kStep>(from - Whole::before(from) + each * Whole::kStep);
-    }
-  }
-  return cover;
-}
-
-// The pack, from what was read for it: shifted by words, and then by what is less than a word.
-// Where whole packs would reach out of the array, its elements are read one by one.
-template <int kWidth, bool kAskew, typename Element>
-__device__ __forceinline__ Pack<Element, kWidth> settle(
-    const Cover<Element, kWidth, kAskew> &cover, const Element *from, const Element *start,
-    const Element *stop) {
-  using Whole = Cover<Element, kWidth, kAskew>;
-  Pack<Element, kWidth> values = {};
-  if constexpr (!kAskew) {
-    memcpy(&values, &cover, sizeof(values));
-  } else if constexpr (Whole::kWords) {
-    constexpr int kWords = sizeof(values) / 4, kMore = sizeof(cover) / 4 - kWords;
-    uint32_t words[kWords + kMore];
-    memcpy(words, &cover, sizeof(words));
-    const int bytes = Whole::before(from) * static_cast<int>(sizeof(Element));
-#pragma unroll
-    for (int distance = kMore / 2; distance > 0; distance /= 2) {
-#pragma unroll
-      for (int word = 0; word + distance < kWords + kMore; ++word) {
-        words[word] = (bytes / 4 & distance) != 0 ? words[word + distance] : words[word];
-      }
-    }
-#pragma unroll
-    for (int word = 0; word < kWords; ++word) {
-      const unsigned bits = static_cast<unsigned>(bytes % 4 * 8);
-      words[word] = __funnelshift_r(words[word], words[word + 1], bits);
-    }
-    memcpy(&values, words, sizeof(values));
-  }
-  if (!Whole::lies(from, start, stop)) {
-#pragma unroll
-    for (int element = 0; element < kWidth; ++element) {
-      if (element < stop - from) {
-        values.at[element] = from[element];
-      }
-    }
-  }
-  return values;
 }
 
 template <int kBytes>
@@ -141,6 +65,76 @@ __device__ __forceinline__ void put(Element *to, const Pack<Element, kWidth> &va
   *reinterpret_cast<Pack<Element, kWidth> *>(to) = values;
 }
 
+// Read a pack if the condition holds, else zeros. There is no branch, so that reads that follow one
+// another are under way together.
+template <int kWidth, typename Element>
+__device__ __forceinline__ Pack<Element, kWidth> load_if(bool holds, const Element *from) {
+  Pack<Element, kWidth> values = {};
+  [[maybe_unused]] uint32_t words[4] = {};
+  if constexpr (sizeof(values) == 16) {
+    asm("{ .reg .pred holds; setp.ne.s32 holds, %4, 0;\n"
+        "@holds ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%5]; }"
+        : "+r"(words[0]), "+r"(words[1]), "+r"(words[2]), "+r"(words[3])
+        : "r"(static_cast<int>(holds)), "l"(from));
+    memcpy(&values, words, sizeof(values));
+  } else if constexpr (sizeof(values) == 8) {
+    asm("{ .reg .pred holds; setp.ne.s32 holds, %2, 0;\n"
+        "@holds ld.global.nc.v2.b32 {%0, %1}, [%3]; }"
+        : "+r"(words[0]), "+r"(words[1])
+        : "r"(static_cast<int>(holds)), "l"(from));
+    memcpy(&values, words, sizeof(values));
+  } else if constexpr (sizeof(values) == 4) {
+    asm("{ .reg .pred holds; setp.ne.s32 holds, %1, 0;\n"
+        "@holds ld.global.nc.b32 %0, [%2]; }"
+        : "+r"(words[0])
+        : "r"(static_cast<int>(holds)), "l"(from));
+    memcpy(&values, words, sizeof(values));
+  } else if (holds) {
+    values = load<kWidth>(from);
+  }
+  return values;
+}
+
+// Elements of a line that a tile takes: whole packs of lines that lie askew begin before it.
+template <bool kAskew>
+constexpr int kReachOf = kTile - (kAskew ? kVector : 0);
+
+// Elements that an address stands behind the start of a whole pack.
+template <typename Element>
+__device__ __forceinline__ int elements_askew(const Element *from) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(from) / sizeof(Element) % kVector);
+}
+
+// Start to read the whole pack that begins at an address or, if it may lie askew, before it; not
+// where it reaches out of the array from `start` to `stop`.
+template <bool kAskew, typename Element>
+__device__ __forceinline__ Pack<Element, kVector> fetch(bool exists, const Element *from,
+                                                        [[maybe_unused]] const Element *start,
+                                                        [[maybe_unused]] const Element *stop) {
+  const int before = kAskew ? elements_askew(from) : 0;
+  if constexpr (kAskew) {
+    exists = exists & (from - start >= before) & (stop - from >= kVector - before);
+  }
+  return load_if<kVector>(exists, from - before);
+}
+
+// A whole pack that may have been read, with the elements of one that reaches out of its array.
+template <typename Element>
+__device__ __forceinline__ Pack<Element, kVector> settle(const Pack<Element, kVector> &fetched,
+                                                         const Element *whole, const Element *start,
+                                                         const Element *stop) {
+  Pack<Element, kVector> values = fetched;
+  if (whole < start || stop - whole < kVector) {
+#pragma unroll
+    for (int element = 0; element < kVector; ++element) {
+      if (whole + element >= start && element < stop - whole) {
+        values.at[element] = whole[element];
+      }
+    }
+  }
+  return values;
+}
+
 // Sizes, arrays, strides and scalars of the call.
 struct Arguments {
   int64_t n, m;
@@ -165,19 +159,21 @@ __device__ __forceinline__ void turn_tiles(
     const Arguments &args,
     const __nv_bfloat16 *__restrict__ x,
     __nv_bfloat16 *__restrict__ y) {
-  constexpr int kItems = kTile * kTile / (kVector * kLines);  // of kLines packs that a thread reads
+  constexpr int kTogether = kAskew ? 1 : kLines;  // lines of an item that a thread reads
+  constexpr int kItems = kTile * kTile / (kVector * kTogether);
   constexpr int kShare = kItems / kThreads;  // of a thread
-  constexpr int kAtOnce = kAskew ? kFew : kBatch / kLines;  // items that are under way together
+  constexpr int kAtOnce = kAskew ? kFew : kBatch / kTogether;  // items that are under way together
   constexpr int kSteps = kShare < kAtOnce ? kShare : kAtOnce;
   constexpr int kColumns = kTile / kVector;  // packs of a line
   constexpr int kAcross = kColumns < 8 ? kColumns : 8;  // threads side by side
-  constexpr int kDown = kTile / kLines;
+  constexpr int kDown = kTile / kTogether;
+  constexpr int kReach = kReachOf<kAskew>;
   constexpr int kPacks = kTile / kWrite;  // accesses of a line that is written
   __shared__ __align__(16) __nv_bfloat16 x_tile[kTile * kTile];  // [place]
 
   const __nv_bfloat16 *const x_stop = x + (args.m - 1) * args.x_stride_m + args.n;
   // The grid has a block for every tile, or fewer that step from one to the next.
-  const int64_t first_read = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t first_read = static_cast<int64_t>(blockIdx.x) * kReach;
   const int64_t down = (args.m + kTile - 1) / kTile;
   for (int64_t tile = blockIdx.y; tile < down; tile += gridDim.y) {
     const int64_t first_written = tile * kTile;
@@ -190,40 +186,45 @@ __device__ __forceinline__ void turn_tiles(
 
     // Read lines: every access of a batch is under way before the first is stored.
     for (int own = static_cast<int>(threadIdx.x); own < kItems; own += kSteps * kThreads) {
-      Cover<__nv_bfloat16, kVector, kAskew> x_covers[kSteps][kLines] = {};
+      Pack<__nv_bfloat16, kVector> x_packs[kSteps][kTogether];
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         const int item = own + step * kThreads;
         const int first = (item / (kAcross * kDown) * kAcross + item % kAcross) * kVector;
 #pragma unroll
-        for (int each = 0; each < kLines; ++each) {
-          const int64_t line = first_written + item / kAcross % kDown * kLines + each;
-          if (line < args.m && first_read + first < args.n) {
-            x_covers[step][each] =
-                fetch<kVector, kAskew>(x_at(line, first), x, x_stop);
-          }
+        for (int each = 0; each < kTogether; ++each) {
+          const int64_t line = first_written + item / kAcross % kDown * kTogether + each;
+          const bool exists = (line < args.m) &
+              (first_read + first < args.n + (kAskew ? kVector : 0));
+          x_packs[step][each] = fetch<kAskew>(exists, x_at(line, first), x, x_stop);
         }
       }
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         const int item = own + step * kThreads;
         const int first = (item / (kAcross * kDown) * kAcross + item % kAcross) * kVector;
-        const int line = item / kAcross % kDown * kLines;
-        Pack<__nv_bfloat16, kVector> x_packs[kLines];
+        const int line = item / kAcross % kDown * kTogether;
+        if constexpr (kAskew) {
+          // Whole packs of a line begin up to a pack before the tile.
+          const __nv_bfloat16 *const from = x_at(first_written + line, first);
+          const int before = elements_askew(from);
+          const auto pack = settle(x_packs[step][0], from - before, x, x_stop);
 #pragma unroll
-        for (int each = 0; each < kLines; ++each) {
-          const __nv_bfloat16 *const from = x_at(first_written + line + each, first);
-          x_packs[each] =
-              settle<kVector, kAskew>(x_covers[step][each], from, x, x_stop);
-        }
-#pragma unroll
-        for (int element = 0; element < kVector; ++element) {
-          Pack<__nv_bfloat16, kLines> x_turned;
-#pragma unroll
-          for (int each = 0; each < kLines; ++each) {
-            x_turned.at[each] = x_packs[each].at[element];
+          for (int element = 0; element < kVector; ++element) {
+            if (first + element >= before) {
+              x_tile[place(first + element - before, line)] = pack.at[element];
+            }
           }
-          put<kLines>(&x_tile[place(first + element, line)], x_turned);
+        } else {
+#pragma unroll
+          for (int element = 0; element < kVector; ++element) {
+            Pack<__nv_bfloat16, kTogether> x_turned;
+#pragma unroll
+            for (int each = 0; each < kTogether; ++each) {
+              x_turned.at[each] = x_packs[step][each].at[element];
+            }
+            put<kTogether>(&x_tile[place(first + element, line)], x_turned);
+          }
         }
       }
     }
@@ -237,7 +238,7 @@ __device__ __forceinline__ void turn_tiles(
       const int line = item / kPacks, first = item % kPacks * kWrite;
       const int64_t n_index = first_read + line;
       const int64_t column = first_written + first;
-      if (n_index < args.n && column < args.m) {
+      if (line < kReach && n_index < args.n && column < args.m) {
         __nv_bfloat16 *y_line = y + n_index * args.y_stride_n;
         const auto x_turned = load<kWrite>(&x_tile[place(line, first)]);
         Pack<__nv_bfloat16, kWrite> y_out;
@@ -319,7 +320,8 @@ extern "C" cudaError_t tilegen_transpose_bf16_128_t512_sm80(
       reinterpret_cast<uintptr_t>(y) % 16 == 0 &&
       y_stride_n % 8 == 0;
   const int64_t most = 65535;  // blocks along the second dimension of a grid
-  const int64_t across = (args.n + kTile - 1) / kTile;
+  const int64_t reach = whole_read ? kReachOf<false> : kReachOf<true>;
+  const int64_t across = (args.n + reach - 1) / reach;
   const int64_t down = ((args.m + kTile - 1) / kTile);
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(down < most ? down : most));
   const auto whole = whole_write

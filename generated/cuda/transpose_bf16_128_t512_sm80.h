@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 128 x 128, 512 threads
-// Inputs    065774d80314  (command, templates and emitter)
+// Inputs    158ab2ae84de  (command, templates and emitter)
 // Body      7b5b9488c446  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -19,7 +19,7 @@ from tilegen import formula as fl
 from tilegen.emit import c_expr
 from tilegen.emit.c_expr import catalogue, closure, helper_texts, includes_for, print_statements
 from tilegen.emit.c_expr import shortened
-from tilegen.emit.c_expr.wrap import wrap
+from tilegen.emit.wrap import wrap
 from tilegen.emit.hygiene import faults
 from tilegen.emit.sweeps import Writer
 from tilegen.errors import TemplateFault, UsageError

@@ -93,6 +93,24 @@ def test_many_indices_fit_the_lines_of_a_kernel(where):
     assert "(p > 1 && b > 0" in next(text for name, text in made.files.items() if name[-2:] != ".h")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{y}[m,n] = {x}[m,n] * {w}[n]",
+        "{y}[n,m] = {x}[m,n]",
+        "{y}[n] = sum({x}[m,n], m)",
+        "{y}[m,n] = {x}[m,n] / sum({x}[m,n], m)",
+        "{y}[m,n] = {x}[m,n] * sum({x}[m,n] * {w}[n], n) * {w}[n]",
+        "{y} = sum({x}[n] * {w}[n], n)",
+    ],
+)
+def test_long_names_fit_the_lines_of_a_kernel(text):
+    """Emission refuses longer lines."""
+    names = {"y": "long_name_of_output", "x": "long_name_of_input", "w": "long_name_of_weights"}
+    made = render(KernelSpec.make(text.format(**names), "sm_90a", {}))
+    assert "long_name_of_input" in made.files[made.source]
+
+
 def test_many_reductions_of_a_pass_fit_the_lines_of_a_kernel():
     text = "; ".join(
         f"{n}[m] = {n[:3]}(x[m,n] * {i + 2}, n)" for i, n in enumerate(("min_", "max_", "sum_"))

@@ -17,9 +17,11 @@ SMALL = {"longest": "8", "values": "8", "slots": "4", "cluster": "2"}
 def test_rows_in_rings():
     spec = KernelSpec.make("add_rmsnorm", "sm_90a", {"dtype": "bf16", **SMALL})
     kernel = render(spec)
-    assert [(r.blocks, r.columns) for r in kernel.plan.rings] == [(1, 24576), (2, 49152)]
-    # One block of several rows; rows askew; two blocks, the second of which has less; longer than both hold.
-    for m, n in ((5, 20000), (3, 9001), (5, 30001), (2, 49152), (1, 49153)):
+    rings = [(r.blocks, r.columns, r.keeps) for r in kernel.plan.rings]
+    assert rings == [(1, 16384, 1), (2, 32768, 1), (2, 49152, 0)]
+    # One block of several rows; rows askew; two blocks, the second of which has less; blocks that do not keep
+    # the vector; longer than both hold.
+    for m, n in ((5, 16000), (3, 9001), (5, 30000), (3, 40000), (2, 49152), (1, 49160)):
         found = simulate_case(kernel, {"m": m, "n": n}, Options(), multiprocessors=2)
         assert found.ok, found.text()
 

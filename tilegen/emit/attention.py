@@ -8,7 +8,7 @@ from typing import Any
 from tilegen import formula as fl
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import helper_texts, includes_for, print_expr, print_statements
-from tilegen.emit.c_expr.wrap import wrap
+from tilegen.emit.wrap import wrap
 from tilegen.emit.filters import c_float, comment
 from tilegen.plans.base import Plan
 from tilegen.problems.attention import Attention

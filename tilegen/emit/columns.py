@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
-from tilegen.emit.row_text import array_parameter, stop_line
+from tilegen.emit.row_text import alike_conditions, array_parameter, stop_line
 from tilegen.emit.rowwise_cuda import operation
 from tilegen.emit.sweeps import PackText, ReductionText, Writer, combined, index_lines, moved
 from tilegen.emit.sweeps import op_name, partials_name, start_value, wrapped
@@ -30,6 +30,31 @@ class ArrayText:
     name: str
     type: str
     lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FetchText:
+    """A pack that a step reads: its name, element type, the row that it is of, and the arguments of what reads it."""
+
+    name: str
+    type: str
+    base: str
+    address: str
+
+    @property
+    def array(self) -> str:
+        """The array's name."""
+        return self.name.removesuffix("_pack")
+
+
+@dataclass(frozen=True)
+class PartsKernel:
+    """A kernel that reduces parts: its name, how its rows lie, for which arrays it is, and whether its registers are bound."""
+
+    name: str
+    rows: str
+    what: str
+    bound: int
 
 
 @dataclass(frozen=True)
@@ -57,6 +82,13 @@ class ColumnSweepText:
     column_stores: tuple[PackText, ...]
 
 
+KERNELS = (
+    PartsKernel("vector", "kWhole", "For arrays whose rows all start on whole packs.", 1),
+    PartsKernel("alike", "kAlike", "For arrays whose rows lie alike at every step of a thread.", 0),
+    PartsKernel("spread", "kSpread", "For any other arrays.", 0),
+)
+
+
 class _Columns:
     """Writes a program whose values are arrays over the columns that a thread works on."""
 
@@ -68,7 +100,7 @@ class _Columns:
         self.access = "args." if self.cuda else "args->"
         self.source = "" if self.cuda else self.access
         self.parts = isinstance(plan, ColumnPartsPlan)
-        self.place = NEIGHBOUR if self.parts else COLUMN
+        self.place = COLUMN
         self.at = "element" if self.cuda else "column - first"
         self.writer = Writer(self.problem, plan.target.backend, self.access)
         self.last = self.problem.family.order[-1]
@@ -210,18 +242,38 @@ class _Columns:
         x = tensor.name
         access, address = "load_columns<kWhole>", f"{x}_step, column, columns"
         if self.parts:
-            access, address = "settle<kWidth, kAskew>", f"{x}_packs[each], {self.reach(tensor)}"
+            access = f"Pack<{self.writer.storage(tensor.dtype)}, kWidth>"
+            address = f"{x}_packs[each]"
         return replace(self.pack(tensor), access=access, address=address)
 
-    def reach(self, tensor: Tensor) -> str:
-        """Arguments of what reads a pack at any address: where it lies, and where the array starts and stops."""
-        return f"{tensor.name}_step + column, {tensor.name}, {tensor.name}_stop"
+    def singly(self, sweep: ColumnSweepText) -> ColumnSweepText:
+        """A pass whose packs are read element by element."""
+        loads = [
+            replace(p, access="read_singly", address=f"{x}_step + column, {x}, {x}_stop")
+            for p in sweep.loads
+            for x in [p.name.removesuffix("_pack")]
+        ]
+        return replace(sweep, step_lines=(), loads=tuple(loads))
 
-    def fetches(self, sweep: Pass) -> tuple[list[str], list[PackText]]:
+    def uses(self, sweep: Pass, lines: Sequence[str]) -> list[str]:
+        """Statements of a step that its elements need besides its packs."""
+        single = [x for x in sweep.loads if self.last not in x.operand.indices]
+        known = [*self.step_lines(sweep), *self.step_addresses(sweep)]
+        return _needed_lines([*known, *(self.single_line(x) for x in single)], list(lines))
+
+    def fetches(self, sweep: Pass) -> tuple[list[str], list[FetchText]]:
         """The packs that a step reads, and the statements that locate them."""
         names = [x.operand.name for x in sweep.loads if self.last in x.operand.indices]
         arrays = [self.writer.tensor(name) for name in dict.fromkeys(names)]
-        packs = [replace(self.pack(t), address=self.reach(t)) for t in arrays]
+        packs = [
+            FetchText(
+                f"{t.name}_pack",
+                self.writer.storage(t.dtype),
+                f"{t.name}_step",
+                f"{t.name}_step + column, columns - column",
+            )
+            for t in arrays
+        ]
         lines = [*self.step_lines(sweep), *self.step_addresses(sweep)]
         return _needed_lines(lines, [p.address for p in packs]), packs
 
@@ -256,12 +308,16 @@ class _Columns:
             tensor = self.tensor(load)
             kind = self.writer.dialect.type(load.dtype)
             at = self.place if self.cuda else "column"
-            inside = f"{at} < columns ? {at} : 0" if self.cuda else at
+            inside = f"{self.guard(at)} ? {at} : 0" if self.cuda else at
             place = inside if self.last in tensor.dims else "0"
             text = self.writer.element(load.node, tensor.name, f"{self.base(tensor)}[{place}]")
             found.append(self.filled(load.name, kind, text))
             self.writer.names[load.name] = f"{load.name}[{self.at}]"
         return found
+
+    def guard(self, at: str) -> str:
+        """The condition that a column exists; packs of parts that lie alike begin before the first."""
+        return f"{at} >= 0 && {at} < columns" if self.parts else f"{at} < columns"
 
     def column_store(self, s) -> PackText:
         """An output of which a column has one element: its name, type, address and value."""
@@ -339,16 +395,33 @@ def _parts(made: _Columns, names: dict[str, Any]) -> dict[str, Any]:
     ends = [line for a in sweep.after for line in a.lines]
     ends += [f"{p.address} {p.access}" for p in sweep.column_stores]
     arrays = [*names["loaded"], *names["before"]]
-    parts, finish = _needed(arrays, steps), _needed(arrays, ends)
+    parts, finish = _needed(arrays, steps), _single(_needed(arrays, ends))
     in_parts = [*steps, *(line for a in parts for line in a.lines)]
     in_finish = [*ends, *(line for a in finish for line in a.lines)]
     size = made.problem
+    form, alike = _alike(made)
     fetch_lines, fetched = made.fetches(made.program.passes[0])
+    uses = made.uses(made.program.passes[0], sweep.lines)
+    fresh = [line for line in uses if line not in fetch_lines]
+    lies = " & ".join(f"lies({p.base} + column, {p.array}, {p.array}_stop)" for p in fetched)
     return {
-        "sweep": sweep,
+        "sweep": replace(sweep, step_lines=wrapped(uses)),
+        "singly": replace(made.singly(sweep), step_lines=wrapped(fresh)),
+        "lies": lies,
+        "lies_too": f" && (kRows != Rows::kAlike || ({lies}))" if form else "",
         "stops": made.stops(),
         "fetch_lines": wrapped(fetch_lines),
         "fetched": fetched,
+        "before_lines": wrapped(_needed_lines(fetch_lines, [fetched[0].base] if fetched else [])),
+        "alike_form": form,
+        "alike_less": " - (kRows == Rows::kAlike ? kVector : 0)" if form else "",
+        "alike": alike,
+        "spread_form": int(not form or bool(alike)),
+        "kernels": [
+            k
+            for k in KERNELS
+            if k.name == "vector" or (form if k.name == "alike" else not form or alike)
+        ],
         "loaded": parts,
         "before": [],
         "finish_loaded": finish,
@@ -360,6 +433,29 @@ def _parts(made: _Columns, names: dict[str, Any]) -> dict[str, Any]:
         "host_last": made.last,
         "host_along": Writer(size, "cuda").extent(size.along),
     }
+
+
+def _single(arrays: list[ArrayText]) -> list[ArrayText]:
+    """The arrays of a thread that has one column."""
+    return [
+        replace(a, lines=tuple(line.replace(COLUMN, NEIGHBOUR) for line in a.lines)) for a in arrays
+    ]
+
+
+def _alike(made: _Columns) -> tuple[int, list[str]]:
+    """Whether there are rows that all lie alike at every step of a thread, and the conditions for it in C.
+
+    A thread's steps lie whole numbers of rows of threads apart along one index.
+    """
+    loads = [x.operand.name for x in made.program.passes[0].loads]
+    arrays = [made.writer.tensor(x) for x in dict.fromkeys(loads)]
+    arrays = [t for t in arrays if made.last in t.dims]
+    plan = made.plan
+    down = plan.threads // plan.across
+    same = len({t.dims for t in arrays}) == 1
+    if not same or len(made.problem.along) > 1 or down % plan.vector:
+        return 0, []
+    return 1, alike_conditions(plan, arrays)
 
 
 def _uses(name: str, texts: Iterable[str]) -> bool:

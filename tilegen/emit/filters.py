@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 
+from tilegen.emit.wrap import statement
 from tilegen.errors import UsageError
 from tilegen.names import c_ident
 
@@ -186,4 +187,5 @@ FILTERS = {
     "doc": doc,
     "guard": guard,
     "listed": listed,
+    "statement": statement,
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilegen.emit import gemm_rows
 from tilegen.emit.c_expr import literal, print_statements
-from tilegen.emit.c_expr.wrap import wrap
+from tilegen.emit.wrap import wrap
 from tilegen.emit.filters import comment
 from tilegen.errors import FormulaError
 from tilegen.formula import unread_when_zero

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tilegen.emit.row_text import function_head, pack_access, row_base, row_statements
+from tilegen.emit.row_text import crosses, function_head, pack_access, row_base, row_statements
 from tilegen.emit.sweeps import PackText, ReductionText, Sweeps, Writer, row_texts, wrapped
 from tilegen.problems.base import Tensor
 from tilegen.problems.passes import Program
-from tilegen.schedules.rowwise import row_inputs
+from tilegen.schedules.rowwise import kept_vectors, row_inputs
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class RowFunction:
     Args:
         mode: where operands with elements of their own in every row are between passes: in `registers`, in the
             slots of a `ring`, or only in `memory`.
+        stays: whether threads keep vectors that rows with ends cross.
+        beside: whether blocks with rings may keep their part of the vectors that all rows read.
 
     Attributes:
         row_lines: statements that locate a row and what it has one of.
@@ -61,11 +63,21 @@ class RowFunction:
         held_lines: statements before their addresses.
         kept_lines: declarations of values that stay in registers.
         slot: arrays that a slot of a ring holds.
+        kept: vectors that a block may keep beside it.
+        crossing: vectors that rows with ends meet anywhere, by name.
         sweeps: the passes.
         stores_before: statements that write what depends on no element.
     """
 
-    def __init__(self, writer: Writer, program: Program, mode: str, cuts: int) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        program: Program,
+        mode: str,
+        cuts: int,
+        beside: int = 0,
+        stays: int = 0,
+    ) -> None:
         self.cuts = cuts
         self.mode = mode
         self.index = "int64_t" if mode == "memory" else "int"
@@ -86,6 +98,14 @@ class RowFunction:
             read=lambda name: f"{name}_pack.at[element]",
             written=lambda name: f"{name}_out.at[element]",
         )
+        vectors = kept_vectors(problem) if mode == "ring" and beside else []
+        self.kept = [SlotText(t.name, writer.storage(t.dtype), t.name) for t in vectors]
+        self.near = [t.name for t in vectors]
+        self.crossing = {
+            t.name: SlotText(t.name, writer.storage(t.dtype), self.base(t))
+            for t in kept_vectors(problem)
+            if stays and crosses(writer, t, cuts)
+        }
         self.row_lines = row_statements(writer, program)
         packs = [made.pack_text(writer.tensor(name)) for name in held]
         self.held = [self._access(p, name, "kWidth") for p, name in zip(packs, held)]
@@ -110,6 +130,10 @@ class RowFunction:
 
     def _access(self, pack: PackText, name: str, width: str) -> PackText:
         """A pack with what reads it."""
+        if self.mode == "registers" and name in self.crossing:
+            return replace(pack, access=f"{name}_at", address="width, column")
+        if name in self.near:
+            return replace(pack, access=f"load<{width}>", address=f"{name}_near + column")
         return pack_access(self.writer, self.writer.tensor(name), pack, width, self.cuts)
 
     def _inputs(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from tilegen.emit.filters import broken
 from tilegen.emit.sweeps import PackText, Writer, moved, row_element, row_indices, row_lines
 from tilegen.emit.sweeps import row_texts, wrapped
 from tilegen.plans.base import Plan
@@ -110,9 +111,7 @@ def pack_access(writer: Writer, tensor: Tensor, pack: PackText, width: str, cuts
     """A pack with the function that reads it: rows that begin at whole packs, other arrays anywhere."""
     if not crosses(writer, tensor, cuts):
         return replace(pack, access=f"load<{width}>")
-    base = row_base(writer, tensor)
-    reach = f"{pack.address}, {base}, {base} + columns"
-    return replace(pack, access=f"load_across<{width}, kCut>", address=reach)
+    return replace(pack, access=f"load_across<{width}, kCut>")
 
 
 def alike_conditions(plan: Plan, own: Sequence[Tensor]) -> list[str]:
@@ -124,7 +123,8 @@ def alike_conditions(plan: Plan, own: Sequence[Tensor]) -> list[str]:
 
     conditions = []
     for tensor in own[1:]:
-        conditions.append(f"({place(tensor)} - {place(first)}) % {wide} == 0")
+        apart = broken(f"({place(tensor)} - {place(first)}) % {wide} == 0", 88)
+        conditions.append("\n      ".join(apart))
         others = dict(zip(first.dims, first.strides))
         for dim, stride in zip(tensor.dims, tensor.strides):
             conditions.append(f"({stride} - {others[dim]}) % {wide} == 0")

@@ -43,9 +43,15 @@ def context(plan: RowRegistersPlan) -> dict[str, Any]:
     """The names of the template."""
     problem = plan.problem
     writer = Writer(problem, "cuda", PREFIX)
-    short = RowFunction(writer, plan.short_program, "registers", plan.cuts)
+    short = RowFunction(
+        writer, plan.short_program, "registers", plan.cuts, stays=int(plan.keeping > 0)
+    )
     long = RowFunction(writer, plan.long_program, "memory", plan.cuts)
-    ring = RowFunction(writer, plan.long_program, "ring", plan.cuts) if plan.rings else None
+    ring = (
+        RowFunction(writer, plan.long_program, "ring", plan.cuts, plan.keeps)
+        if plan.rings
+        else None
+    )
     ops = {(r.op, r.dtype): operation(writer, r.op, r.dtype) for r in plan.short_program.reductions}
     names = {
         "computes": problem.title(),
@@ -71,6 +77,7 @@ def context(plan: RowRegistersPlan) -> dict[str, Any]:
         "long_rows": long,
         "ring_rows": ring,
         "crosses": int(reads_vectors(problem)),
+        "stays": len(short.crossing),
         "ring_cut": "false" if reads_vectors(problem) else "true",
         "aligned": aligned_conditions(plan),
         **_forms(plan, short),
@@ -105,7 +112,8 @@ def _kernels(plan: RowRegistersPlan, askew: str, alike: list[str]) -> list[Kerne
     for ring in plan.rings:
         cluster = f" __cluster_dims__({ring.blocks}, 1, 1)" if ring.blocks > 1 else ""
         attributes = f"__launch_bounds__(kRingBlock, kRingBlocks){cluster}"
-        made.append(KernelText(attributes, f"ring_{ring.blocks}", "ring_rows", str(ring.blocks)))
+        keeps = f", {'true' if ring.keeps else 'false'}" if plan.keeps else ""
+        made.append(KernelText(attributes, ring.name, "ring_rows", f"{ring.blocks}{keeps}"))
     bounds = f"__launch_bounds__({plan.long_block}, 1)"
     for name, first in (*forms, *((("scalar", "1, false"),) if alike else ())):
         made.append(KernelText(bounds, f"long_{name}", "long_rows", f"{first}, kLongest"))
@@ -179,9 +187,15 @@ def _rings(plan: RowRegistersPlan) -> str:
     if not plan.rings:
         return ""
     blocks = ", ".join(f"{r.blocks} up to {r.columns}" for r in plan.rings)
+    keeping = [r.columns for r in plan.rings if r.keeps]
+    kept = (
+        f". Up to {keeping[-1]} blocks keep their part of the vectors that all rows read"
+        if keeping
+        else ""
+    )
     return (
         ", or the fewest blocks whose rings of slots in shared memory do, into which a thread copies this row and the "
-        f"next ones while the others compute: {blocks} columns"
+        f"next ones while the others compute: {blocks} columns{kept}"
     )
 
 

@@ -13,7 +13,7 @@ from tilegen.emit.c_expr import (
     helper_texts,
     shortened,
 )
-from tilegen.emit.c_expr.wrap import wrap
+from tilegen.emit.wrap import wrap
 from tilegen.formula import node_text
 from tilegen.formula.typing import ARITHMETIC
 from tilegen.formula.nodes import Call, Name, Node, Number

@@ -15,6 +15,8 @@ from tilegen.targets import CpuTarget, CudaTarget
 
 # Accesses of a thread that are under way together, at most.
 BATCH = 8
+# And elements of packs that lie askew.
+FEW = 16
 
 
 def read_index(problem: FormulaProblem) -> str:
@@ -34,7 +36,8 @@ def _lines(problem: FormulaProblem, schedule: TileShared, wide: int) -> int:
 def _resident(problem: FormulaProblem, schedule: TileShared) -> int:
     """Blocks that have registers for packs that lie askew: 64 a thread where one input is copied as it is."""
     plain = len(crossed_operands(problem)) == 1 and len(problem.tensors()) == 2
-    return max(1, 1024 // schedule.threads) if plain else 1
+    together = 1024 if vector(problem) >= 8 else 768
+    return max(1, together // schedule.threads) if plain else 1
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class TileSharedPlan(FormulaPlan):
             lines=lines,
             resident=_resident(problem, schedule),
             batch=BATCH,
-            few=max(1, BATCH // (2 * lines * lines)),
+            few=max(1, FEW // wide),
             swap=min(8, schedule.tile // wide),
             read=read_index(problem),
             written=problem.family.order[-1],

@@ -10,7 +10,8 @@ from tilegen.plans.memory_bound import FormulaPlan
 from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.passes import Program
 from tilegen.schedules.memory_bound import ACCESS_BYTES, vector, whole_operands
-from tilegen.schedules.rowwise import CUT, RING_THREADS, RowRegisters, held_bytes
+from tilegen.schedules.rowwise import CUT, RING_THREADS, Ring, RowRegisters, held_bytes, kept_bytes
+from tilegen.schedules.rowwise import kept_vectors
 from tilegen.schedules.rowwise import ring_resident, slot_bytes, slot_packs
 from tilegen.targets import CudaTarget
 
@@ -28,6 +29,7 @@ class Rung:
         block: threads of a block.
         attributes: of its kernel for whole packs.
         askew: of its kernel for other rows.
+        keeping: blocks of a multiprocessor that keep what such rows cross; 0 if they are too large.
     """
 
     threads: int
@@ -35,27 +37,34 @@ class Rung:
     block: int
     attributes: str
     askew: str
+    keeping: int
 
 
-def _rung(threads: int, block: int, values: int, registers: int, target: CudaTarget) -> Rung:
+def _rung(
+    threads: int, block: int, values: int, registers: int, keeping: int, target: CudaTarget
+) -> Rung:
     """Kernels get as many registers as they are estimated to need, so that as many blocks as possible run at once.
 
     Ends of rows are asked to make do with less than their estimate, which says what is legal: compilers reuse the
     registers of whole packs for them.
     """
-    bounds = [
-        f"__launch_bounds__({block}, {max(1, target.registers_sm // (block * need))})"
-        for need in (registers - CUT, registers - CUT + ENDS)
-    ]
-    return Rung(threads, threads * values, block, *bounds)
+    needs = (registers - CUT, registers - CUT + ENDS)
+    resident = [max(1, target.registers_sm // (block * need)) for need in needs]
+    bounds = [f"__launch_bounds__({block}, {blocks})" for blocks in resident]
+    return Rung(threads, threads * values, block, *bounds, resident[1] if block <= keeping else 0)
 
 
-@dataclass(frozen=True)
-class Ring:
-    """Rows up to `columns` long are shared by the rings of `blocks` blocks."""
+# Bytes of a block's shared memory for vectors that its rows cross.
+KEEPING_BYTES = 32768
 
-    blocks: int
-    columns: int
+
+def _keeping(problem: FormulaProblem, schedule: RowRegisters) -> int:
+    """Threads of a block whose packs of the vectors that all rows read fit in so many bytes; 0 for less than two.
+
+    One vector is read again for less than it costs that blocks take rows in turn.
+    """
+    size = schedule.values * kept_bytes(problem)
+    return KEEPING_BYTES // size if len(kept_vectors(problem)) > 1 else 0
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,7 @@ class RowRegistersPlan(FormulaPlan):
 
     values: int
     vector: int
+    keeping: int
     threads: int
     longest: int
     long_block: int
@@ -76,6 +86,10 @@ class RowRegistersPlan(FormulaPlan):
     ring_resident: int
     ring_clusters: int
     ring_from: int
+    keeps: int
+    kept_slots: int
+    kept_columns: int
+    kept_bytes: int
     slots: int
     slot_packs: int
     slot_bytes: int
@@ -94,7 +108,8 @@ class RowRegistersPlan(FormulaPlan):
         short = problem.program("compact")
         shared = [(t, max(t, schedule.threads)) for t in schedule.rungs()]
         need = schedule.registers(problem)
-        rungs = [_rung(t, block, schedule.values, need, target) for t, block in shared]
+        keeping = _keeping(problem, schedule)
+        rungs = [_rung(t, block, schedule.values, need, keeping, target) for t, block in shared]
         rings = schedule.rings(problem, target)
         return cls(
             problem=problem,
@@ -102,6 +117,7 @@ class RowRegistersPlan(FormulaPlan):
             target=target,
             values=schedule.values,
             vector=vector(problem),
+            keeping=keeping,
             threads=schedule.threads,
             longest=schedule.longest,
             long_block=max(schedule.longest, schedule.threads),
@@ -111,11 +127,15 @@ class RowRegistersPlan(FormulaPlan):
             ),
             waves=schedule.waves,
             rungs=tuple(rungs),
-            rings=tuple(Ring(*r) for r in rings),
+            rings=rings,
             ring_threads=RING_THREADS,
             ring_resident=ring_resident(problem),
-            ring_clusters=int(len(rings) > 1),
+            ring_clusters=int(any(r.blocks > 1 for r in rings)),
             ring_from=rungs[-1].columns,
+            keeps=int(any(r.keeps for r in rings)),
+            kept_slots=schedule.kept_slots(problem, target) if rings else 0,
+            kept_columns=schedule.kept_columns(problem, target),
+            kept_bytes=schedule.kept_columns(problem, target) * kept_bytes(problem),
             slots=schedule.ring_slots(problem, target),
             slot_packs=slot_packs(problem),
             slot_bytes=slot_bytes(problem),
@@ -150,7 +170,11 @@ class RowRegistersPlan(FormulaPlan):
             return []
         blocks = ", ".join(f"{r.blocks} to {r.columns}" for r in self.rings)
         held = f"{self.slots} slots of {self.slot_bytes} bytes in each block's shared memory"
-        return [Fact("blocks a row", blocks, f"columns; {held}")]
+        facts = [Fact("blocks a row", blocks, f"columns; {held}")]
+        if self.keeps:
+            beside = f"of vectors beside {self.kept_slots} slots, for {self.kept_columns} columns of a block"
+            facts.append(Fact("kept", f"{self.kept_bytes} bytes", beside))
+        return facts
 
     def description(self) -> str:
         s = self.schedule

@@ -24,6 +24,9 @@ OVERHEAD = 48
 # And for the ends of rows that do not start on whole packs.
 CUT = 40
 
+# Quarters of a ring that a block's part of a row fills, at most, and those of such parts that fit beside vectors.
+PART = 3
+BESIDE = 8
 # Threads of a block that compute on rows in a ring.
 RING_THREADS = 512
 # Bytes of such a block's shared memory besides the ring, at most: barriers and partial results.
@@ -52,14 +55,32 @@ def reads_vectors(problem: FormulaProblem) -> bool:
     return any(problem.along[-1] in t.dims and set(t.dims) != order for t in problem.tensors())
 
 
+def kept_vectors(problem: FormulaProblem) -> list[Tensor]:
+    """Vectors that all rows read: a block of a ring keeps its part of them beside the ring."""
+    return [t for t in problem.tensors() if t.is_read and t.dims == problem.along]
+
+
+def kept_bytes(problem: FormulaProblem) -> int:
+    """Bytes of these vectors for a column."""
+    return sum(t.dtype.bytes for t in kept_vectors(problem))
+
+
+def keeps_vectors(problem: FormulaProblem) -> bool:
+    """Whether blocks with rings keep their part of these vectors: those that take no more room than the inputs do.
+
+    More of them would leave rings so little that many blocks had to share a row, and wait for each other.
+    """
+    return 0 < kept_bytes(problem) <= sum(t.dtype.bytes for t in row_inputs(problem))
+
+
 def ring_resident(problem: FormulaProblem) -> int:
     """Blocks with rings that a multiprocessor has at once.
 
     Two where every row reads vectors again from the L2 cache, so that one block computes while the other waits for
-    them; their rings are half as long, for which only rows of one 16-bit input are short enough.
+    them; their rings are half as long, for which only rows of one input are short enough.
     """
-    inputs = row_inputs(problem)
-    return 2 if reads_vectors(problem) and [t.dtype.bytes for t in inputs] == [2] else 1
+    alone = len(row_inputs(problem)) == 1
+    return 2 if alone and reads_vectors(problem) and not keeps_vectors(problem) else 1
 
 
 def ring_shared(problem: FormulaProblem, target: CudaTarget) -> int:
@@ -67,6 +88,30 @@ def ring_shared(problem: FormulaProblem, target: CudaTarget) -> int:
     resident = ring_resident(problem)
     share = target.shared_sm // resident - target.shared_reserved
     return min(target.shared_block, share) - RING_STATIC
+
+
+def slot_columns(problem: FormulaProblem) -> int:
+    """Columns of a slot."""
+    return RING_THREADS * slot_packs(problem) * vector(problem)
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Rows up to `columns` long are shared by the rings of `blocks` blocks, which keep the vectors that all rows read or not."""
+
+    blocks: int
+    columns: int
+    keeps: int = 0
+
+    @property
+    def shared_bytes(self) -> str:
+        """Text of the bytes of shared memory that its launch asks for."""
+        return "kKeptSlots * sizeof(Slot) + sizeof(Kept)" if self.keeps else "kSlots * sizeof(Slot)"
+
+    @property
+    def name(self) -> str:
+        """Of its kernel."""
+        return f"ring_{self.blocks}{'_keeps' if self.keeps else ''}"
 
 
 @dataclass(frozen=True)
@@ -143,11 +188,31 @@ class RowRegisters(FormulaSchedule):
             return 0
         return self.slots or ring_shared(problem, target) // slot_bytes(problem)
 
-    def rings(self, problem: FormulaProblem, target: CudaTarget) -> tuple[tuple[int, int], ...]:
-        """Numbers of blocks that share a row, and how many columns their rings hold: a quarter stays for what is next."""
-        slots = self.ring_slots(problem, target)
-        columns = slots * 3 // 4 * RING_THREADS * slot_packs(problem) * vector(problem)
-        return tuple((b, b * columns) for b in (1, 2, 4, 8) if slots and b <= self.cluster)
+    def rings(self, problem: FormulaProblem, target: CudaTarget) -> tuple[Ring, ...]:
+        """Rings by the length of the rows that they hold; those that keep vectors hold the shorter ones.
+
+        A quarter of a ring stays for what is next. Vectors leave it less room, so that more blocks share a row.
+        """
+        slots, wide = self.ring_slots(problem, target), slot_columns(problem)
+        shared = [b for b in (1, 2, 4, 8) if slots and b <= self.cluster]
+        kept = self.kept_columns(problem, target)
+        keeping = [Ring(b, b * kept, 1) for b in shared if kept]
+        longest = keeping[-1].columns if keeping else 0
+        reading = [Ring(b, b * (slots * PART // 4) * wide) for b in shared]
+        return (*keeping, *(r for r in reading if r.columns > longest))
+
+    def kept_columns(self, problem: FormulaProblem, target: CudaTarget) -> int:
+        """Columns of which a block keeps the vectors beside its ring: twice as many fit in the slots that are left."""
+        wide, slots = slot_columns(problem), self.ring_slots(problem, target)
+        vectors, keeps = kept_bytes(problem) * wide, keeps_vectors(problem)
+        need = vectors + BESIDE * slot_bytes(problem) // 4
+        return min(ring_shared(problem, target) // need, slots * 3 // 4) * wide if keeps else 0
+
+    def kept_slots(self, problem: FormulaProblem, target: CudaTarget) -> int:
+        """Slots of a ring beside which vectors are kept."""
+        kept = self.kept_columns(problem, target) * kept_bytes(problem)
+        room = (ring_shared(problem, target) - kept) // slot_bytes(problem)
+        return min(room, self.ring_slots(problem, target))
 
     def registers(self, problem: FormulaProblem) -> int:
         """Estimate of a thread's registers: the row as it is held while the passes go on, and the rest."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tilegen.emit.c_expr.dialects import Dialect, dialect
 from tilegen.emit.c_expr.helpers import catalogue, closure, helper_texts, includes_for
 from tilegen.emit.c_expr.printer import ExpressionPrinter
-from tilegen.emit.c_expr.wrap import wrap
+from tilegen.emit.wrap import wrap
 from tilegen.emit.filters import c_ident
 from tilegen.formula.nodes import Assign, Name, Node, Operand, walk
 from tilegen.formula.typed import TypedFormula, stored

@@ -24,6 +24,11 @@ def wrap(line: str, width: int) -> list[str]:
     return [*lines, line]
 
 
+def statement(text: str, column: int, width: int = 100) -> str:
+    """A C statement that starts at `column` of a template, broken where it would pass `width` columns."""
+    return f"\n{' ' * column}".join(wrap(text, width - column))
+
+
 def _break(line: str, width: int) -> int | None:
     best: tuple[int, int] | None = None
     depth = 0
