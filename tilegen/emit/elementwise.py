@@ -21,6 +21,7 @@ from tilegen.emit.row_text import (
 from tilegen.emit.rowwise_c import loop_stores
 from tilegen.emit.sweeps import PackText, Sweeps, Writer, row_indices, wrapped
 from tilegen.plans.elementwise import ElementLoopsPlan, ElementPacksPlan
+from tilegen.problems.base import Tensor
 from tilegen.problems.passes import Program
 
 
@@ -94,6 +95,7 @@ def context(plan: ElementPacksPlan | ElementLoopsPlan) -> dict[str, Any]:
         sweep_stores = loop_stores(writer, program.passes[0], lambda t: row_base(writer, t))
         names["sweep"] = {"lines": sweep.lines, "stores": sweep_stores}
         names["prefetches"] = _prefetches(writer, program)
+        names["close"] = " || ".join(_close(writer, program, sweep_stores[0].name)) or "0"
     helpers = writer.helpers()
     lines = [*helpers, *names["members"], *names["row_lines"], *sweep.lines]
     includes = set(includes_for(lines, plan.target.backend))
@@ -151,11 +153,7 @@ def _prefetches(writer: Writer, program: Program) -> list[str]:
 
     What computes little, or reads several operands, keeps enough loads under way by itself.
     """
-    whole = [
-        t
-        for t in map(writer.tensor, _operands(program))
-        if len(t.dims) == len(writer.problem.family.order)
-    ]
+    whole = _whole_operands(writer, program)
     if len(whole) != 1 or not program.passes[0].is_costly:
         return []
     tensor = whole[0]
@@ -163,8 +161,19 @@ def _prefetches(writer: Writer, program: Program) -> list[str]:
     return [f"prefetch({address}, kAhead, sizeof({writer.storage(tensor.dtype)}), end - first);"]
 
 
-def _operands(program: Program) -> list[str]:
-    return list(dict.fromkeys(load.operand.name for load in program.passes[0].loads))
+def _close(writer: Writer, program: Program, result: str) -> list[str]:
+    """Conditions under which a result lies up to kClose bytes past an operand, modulo 4096."""
+    return [
+        f"((uintptr_t)args.{result} - (uintptr_t)args.{t.name} - 1) % 4096 < kClose"
+        for t in _whole_operands(writer, program)
+    ]
+
+
+def _whole_operands(writer: Writer, program: Program) -> list[Tensor]:
+    """The operands that have every index, in order of first use."""
+    names = dict.fromkeys(load.operand.name for load in program.passes[0].loads)
+    order = writer.problem.family.order
+    return [t for t in map(writer.tensor, names) if len(t.dims) == len(order)]
 
 
 def gapless(plan: ElementPacksPlan | ElementLoopsPlan) -> list[str]:
