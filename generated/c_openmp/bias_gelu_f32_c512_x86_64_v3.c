@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 512 columns
-// Inputs    7fc80344c10a  (command, templates and emitter)
-// Body      bb38249ac0ac  (everything below this comment)
+// Inputs    bc7c6f10e714  (command, templates and emitter)
+// Body      56eb63c7632b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "bias_gelu_f32_c512_x86_64_v3.h"
@@ -248,7 +248,7 @@ int tilegen_bias_gelu_f32_c512_x86_64_v3(
   // A load waits for stores that miss the caches at its place modulo 4096: where results lie a
   // little past what is read, every load meets one.
   const int close = ((uintptr_t)args.y - (uintptr_t)args.x - 1) % 4096 < kClose ||
-                    ((uintptr_t)args.y - (uintptr_t)args.r - 1) % 4096 < kClose;
+      ((uintptr_t)args.y - (uintptr_t)args.r - 1) % 4096 < kClose;
   const int64_t result_bytes = rows * columns * kResultBytes;
   const int streaming = result_bytes >= (close ? kCloseBytes : kStreamBytes);
   int threads = rows * columns < kSerial ? 1 : num_threads;
