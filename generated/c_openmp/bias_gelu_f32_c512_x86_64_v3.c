@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 512 columns
-// Inputs    bc7c6f10e714  (command, templates and emitter)
-// Body      56eb63c7632b  (everything below this comment)
+// Inputs    b9844066c4f0  (command, templates and emitter)
+// Body      56cbca28cd29  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "bias_gelu_f32_c512_x86_64_v3.h"
@@ -113,8 +113,8 @@ static void finish_line(Stream *stream) {
 // for what follows them; the first ones of a line that others began go to the caches.
 static void stream_out(Stream *stream, void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
-  char *target = to;
-  const char *source = from;
+  char *target = (char *)to;
+  const char *source = (const char *)from;
   if (target != stream->end) {
     finish_line(stream);
   }
@@ -260,7 +260,8 @@ int tilegen_bias_gelu_f32_c512_x86_64_v3(
 
 #pragma omp parallel num_threads(threads)
   {
-    Stream own_streams[kOutputs] = {{0}}, *const streams = streaming ? own_streams : NULL;
+    Stream own_streams[kOutputs], *const streams = streaming ? own_streams : NULL;
+    memset(own_streams, 0, sizeof own_streams);
 #pragma omp for schedule(static) nowait
     for (int64_t chunk = 0; chunk < rows * chunks_of_row; ++chunk) {
       const int64_t start = chunk % chunks_of_row * kChunk - past_line;

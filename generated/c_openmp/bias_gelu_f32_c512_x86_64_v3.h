@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 512 columns
-// Inputs    bc7c6f10e714  (command, templates and emitter)
+// Inputs    b9844066c4f0  (command, templates and emitter)
 // Body      aa9ddb89c6dd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

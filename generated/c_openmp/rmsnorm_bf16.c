@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 512 columns
-// Inputs    e6691128e587  (command, templates and emitter)
-// Body      6e2186773fb4  (everything below this comment)
+// Inputs    a08ad3617dae  (command, templates and emitter)
+// Body      7097099151b7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "rmsnorm_bf16.h"
@@ -113,8 +113,8 @@ static void finish_line(Stream *stream) {
 // for what follows them; the first ones of a line that others began go to the caches.
 static void stream_out(Stream *stream, void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
-  char *target = to;
-  const char *source = from;
+  char *target = (char *)to;
+  const char *source = (const char *)from;
   if (target != stream->end) {
     finish_line(stream);
   }
@@ -380,7 +380,8 @@ int tilegen_rmsnorm_bf16(
 
 #pragma omp parallel num_threads(threads)
   {
-    Stream own_streams[kOutputs] = {{0}}, *const streams = streaming ? own_streams : NULL;
+    Stream own_streams[kOutputs], *const streams = streaming ? own_streams : NULL;
+    memset(own_streams, 0, sizeof own_streams);
     if (short_rows < rows) {
       compute_long_rows(&args, rows, shared_parts, streams);
     }

@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 512 columns
-// Inputs    e6691128e587  (command, templates and emitter)
+// Inputs    a08ad3617dae  (command, templates and emitter)
 // Body      d5ddac2c49a7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

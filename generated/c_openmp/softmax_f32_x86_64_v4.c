@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 512 columns
-// Inputs    d451ec9e2290  (command, templates and emitter)
-// Body      06ba7de97a7c  (everything below this comment)
+// Inputs    c6af5de00a5d  (command, templates and emitter)
+// Body      5873236a4ad9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_x86_64_v4.h"
@@ -131,8 +131,8 @@ static void finish_line(Stream *stream) {
 // for what follows them; the first ones of a line that others began go to the caches.
 static void stream_out(Stream *stream, void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
-  char *target = to;
-  const char *source = from;
+  char *target = (char *)to;
+  const char *source = (const char *)from;
   if (target != stream->end) {
     finish_line(stream);
   }
@@ -448,7 +448,8 @@ int tilegen_softmax_f32_x86_64_v4(
 
 #pragma omp parallel num_threads(threads)
   {
-    Stream own_streams[kOutputs] = {{0}}, *const streams = streaming ? own_streams : NULL;
+    Stream own_streams[kOutputs], *const streams = streaming ? own_streams : NULL;
+    memset(own_streams, 0, sizeof own_streams);
     if (short_rows < rows) {
       compute_long_rows(&args, rows, shared_parts, streams);
     }

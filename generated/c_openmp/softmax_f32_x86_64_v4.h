@@ -3,7 +3,7 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 512 columns
-// Inputs    d451ec9e2290  (command, templates and emitter)
+// Inputs    c6af5de00a5d  (command, templates and emitter)
 // Body      c16a56b20edb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 128 x 64 elements
-// Inputs    7bceb0340ccd  (command, templates and emitter)
+// Inputs    607e6fbdfb66  (command, templates and emitter)
 // Body      83863212369d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
