@@ -40,3 +40,13 @@ def test_every_residue(name, dtype, shapes):
     verdict = verify(kernel.plan, simulated.run, cases=cases)
     assert verdict.ok and verdict.cases == len(cases), verdict.failures
     assert not simulated.findings, simulated.findings
+
+
+@pytest.mark.parametrize("across, threads", [(32, 128), (16, 128), (32, 64), (8, 64)])
+def test_arrays_have_ends_where_packs_may_leave_them(across, threads):
+    """A thread whose steps lie fewer rows apart than a pack has elements reads no pack that is askew."""
+    fields = {"across": str(across), "threads": str(threads)}
+    kernel = render(KernelSpec.make("column_sum", "sm_90a", {"dtype": "bf16", **fields}))
+    text = "".join(kernel.files.values())
+    assert text.count("x_stop") != 1, "a variable that nothing uses is an error to nvcc"
+    assert ("x_stop" in text) == (threads // across % kernel.plan.vector == 0)

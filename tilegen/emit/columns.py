@@ -409,7 +409,7 @@ def _parts(made: _Columns, names: dict[str, Any]) -> dict[str, Any]:
         "singly": replace(made.singly(sweep), step_lines=wrapped(fresh)),
         "lies": lies,
         "lies_too": f" && (kRows != Rows::kAlike || ({lies}))" if form else "",
-        "stops": made.stops(),
+        "stops": made.stops() if form else [],
         "fetch_lines": wrapped(fetch_lines),
         "fetched": fetched,
         "before_lines": wrapped(_needed_lines(fetch_lines, [fetched[0].base] if fetched else [])),
