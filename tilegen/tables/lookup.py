@@ -104,6 +104,22 @@ def renamed(rows: Iterable[Row], problem: Problem, where: Target) -> list[Row]:
     return found
 
 
+def of_today(table: Table) -> list[Row]:
+    """A table's rows with the words that their schedules have today, in the order of the table."""
+    found: dict[int, Row] = {}
+    groups: dict[tuple[str, str], list[int]] = {}
+    for place, row in enumerate(table.rows):
+        groups.setdefault((row.problem, row.target), []).append(place)
+    for (problem, where), places in groups.items():
+        rows = [table.rows[place] for place in places]
+        try:
+            rows = renamed(rows, words.problem_of(table.operator, problem), target(where))
+        except UsageError:
+            pass
+        found |= dict(zip(places, rows))
+    return [found[place] for place in range(len(table.rows))]
+
+
 def current(rows: Sequence[Row], problem: Problem, where: Target) -> list[Row]:
     """Rows without the speedups of kernels whose text has changed since they were measured."""
     digest = functools.cache(lambda schedule: _digest_or_none(problem, where, schedule))

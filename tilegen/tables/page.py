@@ -44,8 +44,9 @@ def page(folder: Path) -> str:
         lines, beyond = [], []
         for path in sorted((folder / device).glob("*.toml")):
             table = files.read(path)
-            for where, threads in dict.fromkeys((r.target, r.threads) for r in table.rows):
-                rows = [r for r in table.rows if (r.target, r.threads) == (where, threads)]
+            every = lookup.of_today(table)
+            for where, threads in dict.fromkeys((r.target, r.threads) for r in every):
+                rows = [r for r in every if (r.target, r.threads) == (where, threads)]
                 name = f"{where}, {threads} threads" if threads > 1 else where
                 lines.append(_line(f"`{table.operator}`", name, rows))
                 beyond += _beyond(rows)

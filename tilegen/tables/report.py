@@ -38,7 +38,7 @@ def text(folder: Path) -> str:
             lines.append(
                 f"  geometric mean of {_counted(len(table.rows), 'row')}: {tuned:.3f} of the default{beside}"
             )
-        lines += _stale(table) + _covers(table.rows)
+        lines += _stale(table) + _covers(lookup.of_today(table))
         lines += [f"  {fault}" for fault in table.faults]
     return "\n".join(lines) if lines else f"no tables in {folder}"
 
