@@ -21,7 +21,8 @@ PyTorch's products of fp8 with scales of rows and of blocks. A ceiling is no pee
 `read` a kernel that only reads as many, `without_score` our attention without the formula of its score, and the figure is
 the part of its speed that ours reaches. On the CPU
 `onednn_prepacked` was spared the packing of weights; it is a peer of kernels of ours that are too, and named in brackets
-beside the others.
+beside the others. The rate of an attention counts every pair of query and key but those that a causal mask leaves out; a
+kernel that skips what a mask formula leaves out shows more than the hardware can multiply.
 """
 
 
