@@ -146,14 +146,16 @@ def test_a_full_reduction_is_the_same_bits_for_any_number_of_threads(name):
 
 def test_results_that_go_past_the_caches_are_right_at_any_alignment():
     memory = np.zeros(3 * 2500 + 64, np.float32)
-    x = np.random.default_rng(6).standard_normal((3, 2500 - 5)).astype(np.float32)
-    e = np.exp((x - x.max(1, keepdims=True)).astype(np.float64))
-    for shift in (0, 1, 7):
+    streaming = {"stream_bytes": 0, "serial": 0}
+    for shift, rows, threads in ((0, 3, 1), (1, 3, 2), (7, 1497, 3), (13, 499, 2)):
+        x = np.random.default_rng(6).standard_normal((rows, 7485 // rows)).astype(np.float32)
+        e = np.exp((x - x.max(1, keepdims=True)).astype(np.float64))
         memory[:] = 700
         y = memory[shift : shift + x.size].reshape(x.shape)
-        kernel("relu", stream_bytes=0).run({"x": x, "y": y}, {})
+        kernel("relu", **streaming).run({"x": x, "y": y}, {}, threads)
         assert np.array_equal(y, np.maximum(x, 0))
-        kernel("softmax", stream_bytes=0).run({"x": x, "y": y}, {})
+        y[:] = 700
+        kernel("softmax", **streaming).run({"x": x, "y": y}, {}, threads)
         np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-5)
         assert (memory[:shift] == 700).all() and (memory[shift + x.size :] == 700).all()
 
