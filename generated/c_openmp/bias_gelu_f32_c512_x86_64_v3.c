@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 512 columns
-// Inputs    b9844066c4f0  (command, templates and emitter)
-// Body      56cbca28cd29  (everything below this comment)
+// Inputs    0507621b076a  (command, templates and emitter)
+// Body      1d741ae23f2f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "bias_gelu_f32_c512_x86_64_v3.h"
@@ -32,8 +32,6 @@ enum {
   kOutputs = 1,
   kResultBytes = 4,  // of a column in all outputs
   kStreamBytes = 33554432,  // results that go past the caches from this size on
-  kClose = 1024,
-  kCloseBytes = 4194304,  // and from this size on where they lie close to what is read
   kSerial = 32768  // elements that are too few for more than one thread
 };
 
@@ -245,12 +243,7 @@ int tilegen_bias_gelu_f32_c512_x86_64_v3(
       (int64_t)((uintptr_t)args.y % kLineBytes / sizeof(float));
   const int64_t past_line = rows == 1 ? elements_past_line : 0;
   const int64_t chunks_of_row = (columns + past_line + kChunk - 1) / kChunk;
-  // A load waits for stores that miss the caches at its place modulo 4096: where results lie a
-  // little past what is read, every load meets one.
-  const int close = ((uintptr_t)args.y - (uintptr_t)args.x - 1) % 4096 < kClose ||
-      ((uintptr_t)args.y - (uintptr_t)args.r - 1) % 4096 < kClose;
-  const int64_t result_bytes = rows * columns * kResultBytes;
-  const int streaming = result_bytes >= (close ? kCloseBytes : kStreamBytes);
+  const int streaming = rows * columns * kResultBytes >= kStreamBytes;
   int threads = rows * columns < kSerial ? 1 : num_threads;
 #ifdef _OPENMP
   threads = threads > 0 ? threads : omp_get_max_threads();

@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 512 columns
-// Inputs    b9844066c4f0  (command, templates and emitter)
+// Inputs    0507621b076a  (command, templates and emitter)
 // Body      aa9ddb89c6dd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -95,7 +95,6 @@ def context(plan: ElementPacksPlan | ElementLoopsPlan) -> dict[str, Any]:
         sweep_stores = loop_stores(writer, program.passes[0], lambda t: row_base(writer, t))
         names["sweep"] = {"lines": sweep.lines, "stores": sweep_stores}
         names["prefetches"] = _prefetches(writer, program)
-        names["close_lines"] = _close(writer, program, sweep_stores[0].name)
     helpers = writer.helpers()
     lines = [*helpers, *names["members"], *names["row_lines"], *sweep.lines]
     includes = set(includes_for(lines, plan.target.backend))
@@ -159,15 +158,6 @@ def _prefetches(writer: Writer, program: Program) -> list[str]:
     tensor = whole[0]
     address = f"{row_base(writer, tensor)} + first"
     return [f"prefetch({address}, kAhead, sizeof({writer.storage(tensor.dtype)}), end - first);"]
-
-
-def _close(writer: Writer, program: Program, result: str) -> tuple[str, ...]:
-    """Whether a result lies up to kClose bytes past an operand, modulo 4096."""
-    past = [
-        f"((uintptr_t)args.{result} - (uintptr_t)args.{t.name} - 1) % 4096 < kClose"
-        for t in _whole_operands(writer, program)
-    ]
-    return wrapped([f"const int close = {' || '.join(past) or '0'};"])
 
 
 def _whole_operands(writer: Writer, program: Program) -> list[Tensor]:

@@ -16,9 +16,6 @@ from tilegen.targets import CpuTarget, CudaTarget
 # Columns by which requests run ahead of what is computed: the next page, where hardware starts anew.
 AHEAD = 1024
 
-# Results from this size on miss the caches next to a core.
-CLOSE_BYTES = 1 << 22
-
 
 @dataclass(frozen=True)
 class ElementPacksPlan(FormulaPlan):
@@ -84,7 +81,6 @@ class ElementLoopsPlan(FormulaPlan):
     ahead: int
     serial: int
     stream_bytes: int
-    close_bytes: int
     result_bytes: int
     last: str
     folded_names: tuple[str, ...]
@@ -109,7 +105,6 @@ class ElementLoopsPlan(FormulaPlan):
             ahead=AHEAD,
             serial=schedule.serial,
             stream_bytes=schedule.stream_bytes,
-            close_bytes=min(schedule.stream_bytes, CLOSE_BYTES),
             result_bytes=sum(t.dtype.bytes for t in problem.tensors() if t.is_written),
             last=problem.along[-1],
             folded_names=foldable(problem),

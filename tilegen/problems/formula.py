@@ -25,11 +25,11 @@ RESERVED = frozenset(
     """stream workspace workspace_bytes num_threads count columns column row rows step lane
     element turn partials first_row first_column across aligned alike all_strides args askew
     at_once batches before begin blocks blocks_of_row chunk chunk_columns chunks chunks_of_line
-    chunks_of_row close cluster config device down element_size elements elements_past_line end
+    chunks_of_row cluster config device down element_size elements elements_past_line end
     error even even_of_line exists fewest finishing first first_part first_read first_written
     held in_ring items keeps kept kept_before kernel last_chunk last_part left_read length line
     lines lines_alike most needed overlap own_streams packs part parts past_line piece pieces
-    reach reads refusal resident result_bytes results row_length row_quotient rows_at_once
+    reach reads refusal resident results row_length row_quotient rows_at_once
     rows_of_block segment share shared_parts shares short_rows side space start stop streaming
     streams team thread threads tile tile_end tile_first tile_lead tile_left tile_start
     tile_width tiles_read tiles_written together turns vector whole whole_read whole_write width
