@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from tilegen.bench import cpu
+from tilegen.bench import cpu, run
 from tilegen.bench.peers import cpu_peer, peer_names
 from tilegen.bench.peers.torch_flex import _value as flex_value
 from tilegen.bench.peers.torch_math import expressible
@@ -79,6 +79,28 @@ def test_bench_saves_draws_and_compares(tilegen, suite, tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     shown = tilegen("bench", "--show", tmp_path / "a.json")
     assert shown.out == ran.out[: len(shown.out)]
+
+
+def test_a_run_that_is_stopped_keeps_what_it_timed(tilegen, suite, tmp_path, monkeypatch):
+    """The cases that were timed lie beside the file, and an earlier file stays whole."""
+    timed = run._cpu_row
+
+    def stop_at_the_second(case, *others):
+        if case.sizes["m"] == 33:
+            raise KeyboardInterrupt
+        return timed(case, *others)
+
+    monkeypatch.setattr(run, "_cpu_row", stop_at_the_second)
+    saved = tmp_path / "a.json"
+    saved.write_text("earlier")
+    words = ("bench", suite, "--target", "portable", "--rounds", "3", "--peers", "numpy")
+    assert tilegen(*words, "--save", saved).status == 130
+    assert saved.read_text() == "earlier"
+    kept = load(tmp_path / "a.json.partial")
+    assert [r.sizes["m"] for r in kept.rows] == [16] and len(kept.rows[0].ratios["numpy"]) == 3
+    monkeypatch.undo()
+    assert tilegen(*words, "--save", saved).status == 0
+    assert len(load(saved).rows) == 2 and not (tmp_path / "a.json.partial").exists()
 
 
 def test_against_an_earlier_run_tells_slower_by_its_exit_code(tilegen, suite, tmp_path):

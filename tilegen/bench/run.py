@@ -25,6 +25,12 @@ from tilegen.toolchain.find import find_cc, find_nvcc
 READ_BOUND = {"c_openmp": 16, "cuda": 64}
 
 Progress = Callable[[str], None]
+# Told the report of the cases that are timed, after each: what a run that is stopped keeps.
+Keep = Callable[[Report], None]
+
+
+def _nothing(_: object) -> None:
+    """Neither progress nor keeping."""
 
 
 def _row(case: BenchCase, spec: KernelSpec) -> Row:
@@ -70,9 +76,10 @@ def run_cpu(
     threads: int,
     peers: Sequence[str] = (),
     count: int = 12,
-    progress: Progress = lambda _: None,
+    progress: Progress = _nothing,
     tuned: str = "",
     tables: Path = Path(FOLDER),
+    keep: Keep = _nothing,
 ) -> Report:
     """Time a suite on the CPU.
 
@@ -87,21 +94,23 @@ def run_cpu(
         progress: told each case's label.
         tuned: the device whose table chooses the schedules; empty for the model.
         tables: folder of the tables.
+        keep: told the report so far, after each case.
 
     Raises:
         UsageError: an unknown peer, or a case that is not legal on the target.
     """
     require_known("c_openmp", peers)
     specs = [case.chosen(where, tuned, tables) for case in suite.cases]
-    rows = []
+    report = Report(suite.name, _host(where, threads), [])
     workers = Workers(threads)
     try:
         for case, spec in zip(suite.cases, specs):
             progress(case.label())
-            rows.append(_cpu_row(case, spec, workers, peers, count))
+            report.rows.append(_cpu_row(case, spec, workers, peers, count))
+            keep(report)
     finally:
         workers.close()
-    return Report(suite.name, _host(where, threads), rows)
+    return report
 
 
 def run_split(
@@ -109,7 +118,8 @@ def run_split(
     where: Target,
     threads: int,
     count: int = 12,
-    progress: Progress = lambda _: None,
+    progress: Progress = _nothing,
+    keep: Keep = _nothing,
 ) -> Report:
     """Time every case's fused kernel beside its splits into several kernels, interleaved.
 
@@ -120,7 +130,7 @@ def run_split(
     """
     cases = [(case, case.spec(where)) for case in suite.cases]
     found = [splits(spec.problem, where) for _, spec in cases]
-    rows = []
+    report = Report(suite.name, _host(where, threads), [])
     workers = Workers(threads)
     try:
         for (case, spec), ways in zip(cases, found):
@@ -133,10 +143,11 @@ def run_split(
                 name = f"split {number}"
                 wanted[name] = request | {"parts": requests(parts)}
                 row.notes[name] = " | ".join(part.text() for part in parts)
-            rows.append(_timed(row, workers, wanted, count))
+            report.rows.append(_timed(row, workers, wanted, count))
+            keep(report)
     finally:
         workers.close()
-    return Report(suite.name, _host(where, threads), rows)
+    return report
 
 
 def _host(where: Target, threads: int) -> dict[str, str]:
@@ -178,21 +189,26 @@ def run_gpu(
     where: Target,
     peers: Sequence[str] = (),
     pairs: int = 11,
-    progress: Progress = lambda _: None,
+    progress: Progress = _nothing,
     tuned: str = "",
     tables: Path = Path(FOLDER),
+    keep: Keep = _nothing,
 ) -> Report:
     """Time a suite on the GPU of this process, each peer paired with ours; see `run_cpu`."""
     require_known("cuda", peers)
     specs = [case.chosen(where, tuned, tables) for case in suite.cases]
     torch = gpu.torch()
-    rows = []
+    report = Report(suite.name, {}, [])
     for case, spec in zip(suite.cases, specs):
         progress(case.label())
-        rows.append(_gpu_row(case, spec, peers, pairs))
+        report.rows.append(_gpu_row(case, spec, peers, pairs))
         torch.cuda.empty_cache()
-    facts = {**gpu.machine_facts(), "nvcc": find_nvcc().version, "target": where.name}
-    return Report(suite.name, facts, rows)
+        # Clocks and power as they are under the load: after the first case, and again after the last.
+        if len(report.rows) in (1, len(suite.cases)):
+            facts = {**gpu.machine_facts(), "nvcc": find_nvcc().version, "target": where.name}
+            report.machine.update(facts)
+        keep(report)
+    return report
 
 
 def _gpu_row(case: BenchCase, spec: KernelSpec, peers: Sequence[str], pairs: int) -> Row:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tilegen.errors import UsageError
+from tilegen.shared_files import replace
 
 FORMAT = 1
 
@@ -100,7 +101,7 @@ class Report:
         path.parent.mkdir(parents=True, exist_ok=True)
         table = {"format": FORMAT, "suite": self.suite, "machine": self.machine}
         table["rows"] = [asdict(r) for r in self.rows]
-        path.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+        replace(path, (json.dumps(table, indent=1) + "\n").encode())
 
 
 def load(path: Path) -> Report:

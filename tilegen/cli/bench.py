@@ -10,7 +10,7 @@ import typer
 from tilegen.bench import table
 from tilegen.bench.page import page as results_page
 from tilegen.bench.run import run_cpu, run_gpu, run_split
-from tilegen.bench.samples import load
+from tilegen.bench.samples import Report, load
 from tilegen.cli import options as opt
 from tilegen.cli.cases import suite, target_here
 from tilegen.cli.console import out, progress
@@ -50,7 +50,10 @@ def bench(
         str, typer.Option("--tuned", help="Take schedules from this device's table, not the model.")
     ] = "",
     save: Annotated[
-        Optional[Path], typer.Option("--save", help="Write raw samples as JSON.")
+        Optional[Path],
+        typer.Option(
+            "--save", help="Write raw samples as JSON; a stopped run leaves FILE.partial."
+        ),
     ] = None,
     against: Annotated[
         Optional[Path], typer.Option("--against", help="Compare with an earlier JSON.")
@@ -89,6 +92,8 @@ def bench(
     for path, flag in ((save, "--save"), (chart, "--chart")):
         if path is not None:
             require_writable(path.parent, flag)
+    # What a run that is stopped leaves; an earlier file stays whole until the new one is.
+    partial = save.with_name(f"{save.name}.partial") if save is not None else None
     if show is not None:
         report = load(show)
     elif kernel is None:
@@ -109,17 +114,23 @@ def bench(
             def tell(label: str) -> None:
                 bar.update(task, description=label, advance=1)
 
+            def keep(so_far: Report) -> None:
+                if partial is not None:
+                    so_far.save(partial)
+
             if split:
-                report = run_split(cases, where, threads, rounds, tell)
+                report = run_split(cases, where, threads, rounds, tell, keep)
             elif where.backend == "cuda":
-                report = run_gpu(cases, where, wanted, rounds, tell, tuned, tables)
+                report = run_gpu(cases, where, wanted, rounds, tell, tuned, tables, keep)
             else:
-                report = run_cpu(cases, where, threads, wanted, rounds, tell, tuned, tables)
+                report = run_cpu(cases, where, threads, wanted, rounds, tell, tuned, tables, keep)
     out.print(table.text(report))
     if split:
         out.print("\n".join(table.wins(report)))
     if save is not None:
         report.save(save)
+        if partial is not None:
+            partial.unlink(missing_ok=True)
         out.print(f"saved {save}")
     if chart is not None:
         from tilegen.bench.chart import draw
