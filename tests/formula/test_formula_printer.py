@@ -19,7 +19,7 @@ from tilegen import formula as fl
 from tilegen.emit import c_expr
 from tilegen.emit.c_expr import catalogue, closure, helper_texts, includes_for, print_statements
 from tilegen.emit.c_expr import shortened
-from tilegen.emit.wrap import wrap
+from tilegen.emit.wrap import fit, wrap
 from tilegen.emit.hygiene import faults
 from tilegen.emit.sweeps import Writer
 from tilegen.errors import TemplateFault, UsageError
@@ -327,6 +327,27 @@ def test_long_statements_break_at_the_loosest_operator():
     assert " ".join(part.strip() for part in broken) == line
     assert wrap("short;", 60) == ["short;"]
     assert wrap("x" * 80 + ";", 60) == ["x" * 80 + ";"]
+
+
+def test_a_text_is_fitted_to_its_width_line_by_line():
+    text = """\
+int short_line;
+  // A comment that goes on for longer than the width, which its words fill again.
+  int first_name = second_name + third_name;  // what it is for
+  asm("one string of assembly that nobody may break, whatever its width is");
+#pragma omp parallel for reduction(+ : a_long_name, another_long_name)
+"""
+    assert fit(text, 40) == """\
+int short_line;
+  // A comment that goes on for longer
+  // than the width, which its words
+  // fill again.
+  // what it is for
+  int first_name = second_name +
+      third_name;
+  asm("one string of assembly that nobody may break, whatever its width is");
+#pragma omp parallel for reduction(+ : a_long_name, another_long_name)
+"""
 
 
 def test_a_negative_literal_is_not_taken_for_an_operator():

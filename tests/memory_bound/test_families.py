@@ -93,6 +93,7 @@ def test_many_indices_fit_the_lines_of_a_kernel(where):
     assert "(p > 1 && b > 0" in next(text for name, text in made.files.items() if name[-2:] != ".h")
 
 
+@pytest.mark.parametrize("where", ["sm_90a", "x86-64-v4", "portable"])
 @pytest.mark.parametrize(
     "text",
     [
@@ -104,11 +105,21 @@ def test_many_indices_fit_the_lines_of_a_kernel(where):
         "{y} = sum({x}[n] * {w}[n], n)",
     ],
 )
-def test_long_names_fit_the_lines_of_a_kernel(text):
+def test_long_names_fit_the_lines_of_a_kernel(text, where):
     """Emission refuses longer lines."""
     names = {"y": "long_name_of_output", "x": "long_name_of_input", "w": "long_name_of_weights"}
-    made = render(KernelSpec.make(text.format(**names), "sm_90a", {}))
+    made = render(KernelSpec.make(text.format(**names), where, {}))
     assert "long_name_of_input" in made.files[made.source]
+
+
+def test_statements_that_long_names_break_are_kept_whole():
+    """A declaration that goes on in the next line is known by its name."""
+    text = "{y}[m,n] = {x}[m,n] * {w}[n] + sum({x}[m,n], n)"
+    names = {"y": "output" * 7, "x": "input" * 7, "w": "weights" * 5}
+    made = render(KernelSpec.make(text.format(**names), "portable", {}))
+    for name in (names["y"], names["x"]):
+        used = made.files[made.source].count(f"{name}_row")
+        assert f"*{name}_row =" in made.files[made.source] and used > 1
 
 
 def test_many_reductions_of_a_pass_fit_the_lines_of_a_kernel():

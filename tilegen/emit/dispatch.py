@@ -13,6 +13,7 @@ from tilegen.emit.banner import add_banner
 from tilegen.emit.environment import environment, sources_of
 from tilegen.emit.hygiene import require_clean
 from tilegen.emit.render import Rendered, Style, context
+from tilegen.emit.wrap import fit
 from tilegen.errors import UsageError
 from tilegen.targets import CpuTarget
 
@@ -86,7 +87,7 @@ def render_dispatch(kernels: Sequence[Rendered], style: Style = Style()) -> Disp
     inputs = hashlib.sha256("\0".join([command, *sorted(sources.values())]).encode()).hexdigest()
     files = {}
     for path, template in ((f"c_openmp/{stem}.c", TEMPLATE), (f"c_openmp/{stem}.h", HEADER)):
-        body = environment().get_template(template).render(names)
+        body = fit(environment().get_template(template).render(names))
         schedule = "the first of " + ", ".join(k.spec.target.name for k in kernels)
         title = last.plan.problem.title()
         files[path] = add_banner(command, title, schedule, inputs[:12], body, style.license)

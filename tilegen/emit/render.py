@@ -14,6 +14,7 @@ from tilegen.emit import contract, naming, signature
 from tilegen.emit.banner import add_banner
 from tilegen.emit.environment import environment, sources_of
 from tilegen.emit.hygiene import require_clean
+from tilegen.emit.wrap import fit
 from tilegen.errors import TemplateFault
 from tilegen.plans import Plan, make_plan
 from tilegen.spec import KernelSpec
@@ -172,7 +173,7 @@ def render(spec: KernelSpec, style: Style = Style()) -> Rendered:
     inputs = inputs_digest(plan, command, style)
     files = {}
     for path, template in zip(naming.paths(plan, stem), (plan.template, plan.header)):
-        body = _fill(template, names)
+        body = fit(_fill(template, names))
         text = add_banner(
             command, plan.problem.title(), plan.description(), inputs, body, style.license
         )

@@ -172,7 +172,7 @@ def _needed(known: Sequence[str], lines: Iterable[str]) -> tuple[str, ...]:
     """Those of the known declarations that the lines use, and what these use, in order."""
     text, found = "\n".join(lines), []
     for statement in reversed(known):
-        name = statement.split(" = ")[0].split()[-1].lstrip("*")
+        name = re.split(r" =\s", statement)[0].split()[-1].lstrip("*")
         if re.search(rf"\b{name}\b", text):
             found.insert(0, statement)
             text += "\n" + statement

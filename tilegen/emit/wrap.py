@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 INDENT = "    "
 
 RANKS = {"?": 1, ":": 1, "||": 2, "&&": 3, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4}
@@ -27,6 +29,32 @@ def wrap(line: str, width: int) -> list[str]:
 def statement(text: str, column: int, width: int = 100) -> str:
     """A C statement that starts at `column` of a template, broken where it would pass `width` columns."""
     return f"\n{' ' * column}".join(wrap(text, width - column))
+
+
+def fit(text: str, width: int = 100) -> str:
+    """An emitted text whose lines are at most `width` columns wide, however long the user's names are.
+
+    Templates break their lines for names of usual length; what passes the width with longer ones is broken here. Lines
+    that hold a string or belong to the preprocessor stay as they are.
+    """
+    lines = []
+    for line in text.split("\n"):
+        lines += [line] if len(line) <= width else _fitted(line, width)
+    return "\n".join(lines)
+
+
+def _fitted(line: str, width: int) -> list[str]:
+    code = line.lstrip()
+    margin = line[: len(line) - len(code)]
+    room = width - len(margin)
+    if code.startswith("#") or '"' in code or "/*" in code:
+        return [line]
+    if code.startswith("// "):
+        words = textwrap.wrap(code[3:], room - 3, break_long_words=False, break_on_hyphens=False)
+        return [f"{margin}// {part}" for part in words]
+    code, mark, comment = code.partition("  // ")
+    above = _fitted(f"{margin}// {comment}", width) if mark else []
+    return above + [margin + part for part in wrap(code, room)]
 
 
 def _break(line: str, width: int) -> int | None:

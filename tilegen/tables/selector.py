@@ -17,6 +17,7 @@ from tilegen.emit.environment import environment, sources_of
 from tilegen.emit.filters import comment
 from tilegen.emit.hygiene import require_clean
 from tilegen.emit.render import Rendered, Style, context, render
+from tilegen.emit.wrap import fit
 from tilegen.errors import UsageError
 from tilegen.model import choose
 from tilegen.plans.base import Plan
@@ -182,7 +183,7 @@ def _emit(
     inputs = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:12]
     suffix = "cu" if cuda else "c"
     for path, name in ((f"{stem}.{suffix}", template), (f"{stem}.h", HEADER)):
-        body = environment().get_template(name).render(names)
+        body = fit(environment().get_template(name).render(names))
         path = f"{wanted.where.backend}/{path}"
         title, schedule = wanted.problem.title(), f"one of {len(arms)} kernels, by size"
         found.files[path] = add_banner(command, title, schedule, inputs, body, style.license)
