@@ -85,7 +85,8 @@ def _rate(row: Row, seconds: float) -> str:
     if not row.flops and not row.bytes:
         return "-"
     if row.flops and row.flops > 40 * row.bytes:
-        return f"{row.flops / seconds / 1e12:.1f} Tflop/s"
+        tera = row.flops / seconds / 1e12
+        return f"{tera:.1f} Tflop/s" if tera >= 1 else f"{tera * 1e3:.0f} Gflop/s"
     return f"{row.bytes / seconds / 1e9:.0f} GB/s"
 
 
