@@ -3,7 +3,7 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  parts of columns, blocks of 32 x 8 threads
-// Inputs    136e48523491  (command, templates and emitter)
+// Inputs    9a37a8703eed  (command, templates and emitter)
 // Body      2f2e5b67387c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
