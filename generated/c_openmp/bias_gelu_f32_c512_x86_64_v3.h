@@ -4,7 +4,7 @@
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 512 columns
 // Inputs    0507621b076a  (command, templates and emitter)
-// Body      aa9ddb89c6dd  (everything below this comment)
+// Body      7c33ab592cc2  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_BIAS_GELU_F32_C512_X86_64_V3_H
@@ -19,6 +19,9 @@ extern "C" {
 /*
  * Computes
  *   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
+ *
+ *   Accuracy: in f32, with + within 0.5 ulp; gelu(x) within 6 ulp and 2 ulp of x. No result is
+ *   further off than these errors together.
  *
  * Requires
  *   Sizes are not negative; a size of 0 is an empty array.

@@ -4,7 +4,7 @@
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 512 columns
 // Inputs    c6af5de00a5d  (command, templates and emitter)
-// Body      c16a56b20edb  (everything below this comment)
+// Body      cc08b7f221ef  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_SOFTMAX_F32_X86_64_V4_H
@@ -19,6 +19,9 @@ extern "C" {
 /*
  * Computes
  *   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
+ *
+ *   Accuracy: in f32, with - * / within 0.5 ulp; exp within 6 ulp; sum over n within min(n, 2 + 4
+ *   sqrt(n)) ulp of the sum of magnitudes. No result is further off than these errors together.
  *
  * Requires
  *   Sizes are not negative; a size of 0 is an empty array.

@@ -4,7 +4,7 @@
 // Formula   y = sum(x[m,n] * x[m,n], (m, n))
 // Schedule  128 parts of chunks of 4096 columns
 // Inputs    917b1d04cf51  (command, templates and emitter)
-// Body      ea0007611d61  (everything below this comment)
+// Body      f64edca569d3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_SUM_SQUARES_F32_X86_64_V4_H
@@ -19,6 +19,9 @@ extern "C" {
 /*
  * Computes
  *   y = sum(x[m,n] * x[m,n], (m, n))
+ *
+ *   Accuracy: in f32, with * within 0.5 ulp; sum over m, n within min(m * n, 2 + 4 sqrt(m * n)) ulp
+ *   of the sum of magnitudes. No result is further off than these errors together.
  *
  * Requires
  *   Sizes are not negative; a size of 0 is an empty array.

@@ -4,7 +4,7 @@
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 128 x 64 elements
 // Inputs    607e6fbdfb66  (command, templates and emitter)
-// Body      83863212369d  (everything below this comment)
+// Body      f75a3fbae0de  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_TRANSPOSE_F32_128X64_H
@@ -19,6 +19,8 @@ extern "C" {
 /*
  * Computes
  *   y[n,m] = x[m,n]
+ *
+ *   Accuracy: exact.
  *
  * Requires
  *   Sizes are not negative; a size of 0 is an empty array.

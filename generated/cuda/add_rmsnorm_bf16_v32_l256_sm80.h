@@ -4,7 +4,7 @@
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
 // Inputs    5bed32a6bd73  (command, templates and emitter)
-// Body      262f4a276736  (everything below this comment)
+// Body      8ceaaa3489f5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ADD_RMSNORM_BF16_V32_L256_SM80_H
@@ -20,6 +20,10 @@ extern "C" {
 /*
  * Computes
  *   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
+ *
+ *   Accuracy: in f32, with + * within 0.5 ulp; rsqrt within 6 ulp; mean over n within min(n, 2 + 4
+ *   sqrt(n)) ulp of the mean of magnitudes; then h and y are rounded to bf16, to nearest even. No
+ *   result is further off than these errors together.
  *
  * Requires
  *   Sizes are not negative; a size of 0 is an empty array.

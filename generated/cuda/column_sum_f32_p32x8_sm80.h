@@ -4,7 +4,7 @@
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  parts of columns, blocks of 32 x 8 threads
 // Inputs    9a37a8703eed  (command, templates and emitter)
-// Body      2f2e5b67387c  (everything below this comment)
+// Body      51f7164033c0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_COLUMN_SUM_F32_P32X8_SM80_H
@@ -21,6 +21,9 @@ extern "C" {
 /*
  * Computes
  *   y[n] = sum(x[m,n], m)
+ *
+ *   Accuracy: in f32, with sum over m within min(m, 2 + 4 sqrt(m)) ulp of the sum of magnitudes. No
+ *   result is further off than these errors together.
  *
  * Requires
  *   Sizes are not negative; a size of 0 is an empty array.

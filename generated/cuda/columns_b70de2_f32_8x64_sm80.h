@@ -4,7 +4,7 @@
 // Formula   e = exp(x[m,n] - max(x[m,n], m)); y[m,n] = e / sum(e, m)
 // Schedule  blocks of 8 x 64 threads
 // Inputs    165f417829a7  (command, templates and emitter)
-// Body      6dd4a283939a  (everything below this comment)
+// Body      124becb4eb90  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_COLUMNS_B70DE2_F32_8X64_SM80_H
@@ -20,6 +20,9 @@ extern "C" {
 /*
  * Computes
  *   e = exp(x[m,n] - max(x[m,n], m)); y[m,n] = e / sum(e, m)
+ *
+ *   Accuracy: in f32, with - / within 0.5 ulp; exp within 6 ulp; sum over m within min(m, 2 + 4
+ *   sqrt(m)) ulp of the sum of magnitudes. No result is further off than these errors together.
  *
  * Requires
  *   Sizes are not negative; a size of 0 is an empty array.

@@ -4,7 +4,7 @@
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  32 elements a thread, 8 to 512 threads a row
 // Inputs    f3d27ac2ce7d  (command, templates and emitter)
-// Body      8060386dd427  (everything below this comment)
+// Body      a81ba962132f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_CROSS_ENTROPY_BF16_V32_SM90A_H
@@ -20,6 +20,10 @@ extern "C" {
 /*
  * Computes
  *   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
+ *
+ *   Accuracy: in f32, with - within 0.5 ulp; logsumexp over n within 6 ulp and 8 + 4 sqrt(n) ulp of
+ *   1; sum over n within min(n, 2 + 4 sqrt(n)) ulp of the sum of magnitudes; then loss is rounded
+ *   to bf16, to nearest even. No result is further off than these errors together.
  *
  * Requires
  *   Sizes are not negative; a size of 0 is an empty array.

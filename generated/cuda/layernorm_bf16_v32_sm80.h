@@ -5,7 +5,7 @@
 //           w[n] + b[n]
 // Schedule  32 elements a thread, 8 to 512 threads a row
 // Inputs    f9ef5cff5fd0  (command, templates and emitter)
-// Body      6db27b5d10f5  (everything below this comment)
+// Body      b258627e797c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_LAYERNORM_BF16_V32_SM80_H
@@ -21,6 +21,10 @@ extern "C" {
 /*
  * Computes
  *   mu = mean(x[m,n], n); d = x[m,n] - mu; y[m,n] = d * rsqrt(mean(d * d, n) + eps) * w[n] + b[n]
+ *
+ *   Accuracy: in f32, with + - * within 0.5 ulp; rsqrt within 6 ulp; mean over n within min(n, 2 +
+ *   4 sqrt(n)) ulp of the mean of magnitudes; then y is rounded to bf16, to nearest even. No result
+ *   is further off than these errors together.
  *
  * Requires
  *   Sizes are not negative; a size of 0 is an empty array.

@@ -4,7 +4,7 @@
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
 // Inputs    a649a44fe095  (command, templates and emitter)
-// Body      8f0f6b4e2f29  (everything below this comment)
+// Body      66834890e897  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_SOFTMAX_F32_V32_L256_SM80_H
@@ -20,6 +20,9 @@ extern "C" {
 /*
  * Computes
  *   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
+ *
+ *   Accuracy: in f32, with - * / within 0.5 ulp; exp within 6 ulp; sum over n within min(n, 2 + 4
+ *   sqrt(n)) ulp of the sum of magnitudes. No result is further off than these errors together.
  *
  * Requires
  *   Sizes are not negative; a size of 0 is an empty array.

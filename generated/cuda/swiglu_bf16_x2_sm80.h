@@ -4,7 +4,7 @@
 // Formula   y[m,n] = silu(g[m,n]) * u[m,n]
 // Schedule  blocks of 256 threads, 2 accesses each of 8 elements
 // Inputs    fe7d904b9f9d  (command, templates and emitter)
-// Body      a2a9b6bde223  (everything below this comment)
+// Body      a319c4ca62de  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_SWIGLU_BF16_X2_SM80_H
@@ -20,6 +20,9 @@ extern "C" {
 /*
  * Computes
  *   y[m,n] = silu(g[m,n]) * u[m,n]
+ *
+ *   Accuracy: in f32, with * within 0.5 ulp; silu within 6 ulp; then y is rounded to bf16, to
+ *   nearest even. No result is further off than these errors together.
  *
  * Requires
  *   Sizes are not negative; a size of 0 is an empty array.

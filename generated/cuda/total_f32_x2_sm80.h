@@ -4,7 +4,7 @@
 // Formula   y = sum(x[m,n], (m, n))
 // Schedule  at most 1056 blocks of 512 threads, 2 accesses each
 // Inputs    d844c6872308  (command, templates and emitter)
-// Body      797880622371  (everything below this comment)
+// Body      46f0c43701ee  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_TOTAL_F32_X2_SM80_H
@@ -21,6 +21,9 @@ extern "C" {
 /*
  * Computes
  *   y = sum(x[m,n], (m, n))
+ *
+ *   Accuracy: in f32, with sum over m, n within min(m * n, 2 + 4 sqrt(m * n)) ulp of the sum of
+ *   magnitudes. No result is further off than these errors together.
  *
  * Requires
  *   Sizes are not negative; a size of 0 is an empty array.

@@ -4,7 +4,7 @@
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 128 x 128, 512 threads
 // Inputs    158ab2ae84de  (command, templates and emitter)
-// Body      7b5b9488c446  (everything below this comment)
+// Body      ee8576600582  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_TRANSPOSE_BF16_128_T512_SM80_H
@@ -20,6 +20,8 @@ extern "C" {
 /*
  * Computes
  *   y[n,m] = x[m,n]
+ *
+ *   Accuracy: exact.
  *
  * Requires
  *   Sizes are not negative; a size of 0 is an empty array.

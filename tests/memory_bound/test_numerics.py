@@ -1,13 +1,18 @@
 """Rules of numerics, on C kernels: means far from zero, NaN and infinities, thread counts, odd places."""
 
 import functools
+import math
+import re
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from tilegen import formula as fl
+from tilegen.emit.accuracy import accuracy
 from tilegen.emit.render import render
 from tilegen.errors import ArgumentError, IllegalSchedule
+from tilegen.problems.formula import FormulaProblem
 from tilegen.runtime import cpu
 from tilegen.spec import KernelSpec
 from tilegen.toolchain import build
@@ -180,3 +185,44 @@ def test_D09_long_thin_transposes(shape):
 def test_F13_F15_threads_that_a_reduction_would_drop_are_refused(options):
     with pytest.raises(IllegalSchedule, match=next(iter(options.values()))):
         KernelSpec.make("layernorm", "sm_80", {"dtype": "f32", **options})
+
+
+@pytest.mark.parametrize("count", [1, 7, 30, 5000])
+def test_the_header_states_the_bounds_of_verification(count):
+    def bound(text, **arrays):
+        typed = FormulaProblem(formula=text).typed
+        return fl.error_bound(typed, arrays, {})["y"].max() / 2.0**-23, accuracy(typed)
+
+    ulps, words = bound("y[m] = sum(x[m,n], n)", x=np.ones((1, count)))
+    stated = re.search(r"sum over n within (min\(.*\)\)) ulp of the sum of magnitudes", words)[1]
+    stated = stated.replace(" sqrt", " * sqrt")
+    assert ulps == pytest.approx(count * eval(stated, {"n": count, "sqrt": math.sqrt, "min": min}))
+    ulps, words = bound("y[n] = exp(x[n])", x=np.zeros(count))
+    assert f"exp within {ulps:g} ulp" in words
+    ulps, words = bound("y[n] = x[n] * x[n]", x=np.ones(count))
+    assert f"* within {ulps:g} ulp" in words
+
+
+def test_headers_say_what_stores_round_and_what_nothing_does():
+    made = render(KernelSpec.make("add_rmsnorm", "sm_80", {"dtype": "bf16"}))
+    header = next(" ".join(t.split()) for name, t in made.files.items() if name.endswith(".h"))
+    assert "then h and y are rounded to bf16, to nearest even" in header.replace(" * ", " ")
+    for text, dtype, words in (
+        ("transpose", "bf16", "exact."),
+        ("y[m,n] = x[m,n] // 3", "i32", "exact."),
+        ("y[m,n] = f64(x[m,n])", "f32", "exact."),
+    ):
+        assert accuracy(FormulaProblem(formula=text, dtype=dtype).typed) == f"Accuracy: {words}"
+    kept = FormulaProblem(formula="y[n,m] = x[m,n]", operands="x:f32,y:f16").typed
+    assert accuracy(kept) == "Accuracy: exact, but that y is rounded to f16, to nearest even."
+
+
+def test_float64_is_bounded_around_a_meaning_that_is_rounded_itself():
+    """One rounding of a * b + c, by a fused multiply-add, and two of the float64 meaning."""
+    x = np.random.default_rng(3).standard_normal((3, 20000))
+    typed = FormulaProblem(formula="y[n] = a[n] * b[n] + c[n]", dtype="f64").typed
+    arrays = dict(zip("abc", x))
+    ((value, bound),) = fl.evaluate_with_bound(typed, arrays=arrays, scalars={}).values()
+    a, b, c = x.astype(np.longdouble)
+    fused = (a * b + c).astype(np.float64)
+    assert np.all(np.abs(fused - value) <= bound) and np.any(fused != value)

@@ -59,17 +59,20 @@ def block(text: str, spaces: int, first: bool = False) -> str:
 
 
 def comment(text: str, prefix: str = "// ", width: int = 100) -> str:
-    """Wrap a sentence as comment lines.
+    """Wrap sentences as comment lines.
 
     Args:
-        text: one paragraph.
+        text: paragraphs, between which there are empty lines.
         prefix: what starts a line, such as `// ` or ` * `.
         width: columns of a line, the prefix included.
     """
-    lines = textwrap.wrap(
-        doc(" ".join(str(text).split())), width - len(prefix), break_long_words=False
-    )
-    return "\n".join(prefix + line for line in lines)
+    lines: list[str] = []
+    for paragraph in str(text).split("\n\n"):
+        lines += [""] if lines else []
+        lines += textwrap.wrap(
+            doc(" ".join(paragraph.split())), width - len(prefix), break_long_words=False
+        )
+    return "\n".join((prefix + line).rstrip() for line in lines)
 
 
 def condition(text: str, column: int, width: int = 100) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from tilegen.emit.accuracy import accuracy
 from tilegen.plans.base import Plan
 
 # template: module whose `context(plan)` gives its names.
@@ -25,4 +26,5 @@ _CONTEXTS = {
 
 def context(plan: Plan) -> dict[str, Any]:
     """The template names of a formula's kernel."""
-    return import_module(_CONTEXTS[plan.template]).context(plan)
+    names = import_module(_CONTEXTS[plan.template]).context(plan)
+    return names | {"computes": f"{names['computes']}\n\n{accuracy(plan.problem.typed)}"}

@@ -48,6 +48,10 @@ EXACT = (
     "hardtanh",
 )
 
+# A sum of n elements may be off by min(n, SUM_BASE + SUM_GROWTH sqrt(n)) ulp of the sum of their magnitudes,
+# the logarithm of one by LOG_SUM + SUM_GROWTH sqrt(n) ulp of 1 and a function's own.
+SUM_BASE, SUM_GROWTH, LOG_SUM = 2.0, 4.0, 8.0
+
 # Functions that round something larger than their result: x times a sum that cancels, a sum that cancels.
 SCALES = {
     "gelu": lambda x: np.abs(x),
@@ -55,6 +59,13 @@ SCALES = {
     "hardswish": lambda x: np.abs(x),
     "hardsigmoid": lambda x: np.ones_like(x),
 }
+SCALED_ULP = 2.0
+
+# CUDA's shorter functions for 16-bit results, `cuda/parts/short_math.cuh.j2`, lose besides: exp(x) so many ulp
+# for each unit of |x|, gelu that part of its result.
+SHORT_EXP_ULP = 2.0
+SHORT_GELU = 8e-6
+
 SAMPLES = (-1.0, -0.5, 0.5, 1.0)
 
 
@@ -108,8 +119,10 @@ class _Bounds:
     def __init__(self, values: Evaluator, errors: Mapping[str, Array | float]) -> None:
         self.values = values
         self.typed = values.typed
-        self.unit = self.typed.compute.epsilon
-        self.tiny = float(np.finfo(self.typed.compute.numpy).smallest_subnormal)
+        # The float64 meaning of a float64 kernel is rounded as often as the kernel itself.
+        both = 2.0 if self.typed.compute is F64 else 1.0
+        self.unit = both * self.typed.compute.epsilon
+        self.tiny = both * float(np.finfo(self.typed.compute.numpy).smallest_subnormal)
         self.largest = float(np.finfo(self.typed.compute.numpy).max)
         self.named: dict[str, Array] = {}
         self._known: dict[int, tuple[Node, Array]] = {}
@@ -216,15 +229,15 @@ class _Bounds:
             if self.typed.is_short:
                 rounding = rounding + self._short(node.function, centre, points[0])
             if node.function in SCALES:
-                rounding = rounding + 2.0 * self.unit * SCALES[node.function](points[0])
+                rounding = rounding + SCALED_ULP * self.unit * SCALES[node.function](points[0])
         return total + rounding
 
     def _short(self, function: str, result: Array, x: Array) -> Array | float:
-        """What CUDA's shorter functions for 16-bit results lose besides, `cuda/parts/short_math.cuh.j2`."""
+        """What the shorter functions lose besides."""
         if function == "exp":
             tiny = float(np.finfo(np.float32).tiny)
-            return 2.0 * self.unit * np.abs(x) * result + tiny
-        return 8e-6 * np.abs(result) if function == "gelu" else 0.0
+            return SHORT_EXP_ULP * self.unit * np.abs(x) * result + tiny
+        return SHORT_GELU * np.abs(result) if function == "gelu" else 0.0
 
     def _cast(self, node: Cast, a: Node) -> Array:
         error, exact = self.bound(a), self.values.value(a)
@@ -246,20 +259,24 @@ class _Bounds:
             case "max" | "min":
                 return np.max(error, axis=axes, keepdims=True, initial=0.0)
             case "sum" | "mean":
-                grown = error + self.unit * min(count, 2.0 + 4.0 * count**0.5) * size
+                grown = error + self.unit * roundings(count) * size
                 total = np.sum(grown, axis=axes, keepdims=True)
                 total = total / count if node.op == "mean" and count else total
-                return total + self._rounding(node, "rounded")
+                return total + self.tiny
             case "prod":
                 relative = np.sum(error / size + self.unit, axis=axes, keepdims=True)
                 return np.expm1(relative) * np.abs(self.values.value(node))
             case "logsumexp":
                 worst = np.max(error, axis=axes, keepdims=True, initial=0.0)
-                return (
-                    worst + (8.0 + 4.0 * count**0.5) * self.unit + self._rounding(node, "function")
-                )
+                grown = (LOG_SUM + SUM_GROWTH * count**0.5) * self.unit
+                return worst + grown + self._rounding(node, "function")
         unsure = np.any(error > 0, axis=axes, keepdims=True)
         return np.where(unsure, float(count), 0.0)
+
+
+def roundings(count: int) -> float:
+    """Ulps of the sum of magnitudes that a sum or mean of `count` elements, in any order, may be off by."""
+    return min(count, SUM_BASE + SUM_GROWTH * count**0.5)
 
 
 def spacing(x: Array, error: Array, kind: DType) -> Array:
