@@ -78,6 +78,26 @@ def test_few_are_chosen_together_by_what_is_expected_of_them(model, monkeypatch)
     assert cross.wanted(rows, PROBLEM, WHERE, new=True) == [schedules(3), schedules(3)]
 
 
+def test_of_kernels_that_are_asked_for_everywhere_every_one_is_timed_at_every_size(
+    model, monkeypatch
+):
+    monkeypatch.setattr(cross.cover, "FEW", 1)
+    monkeypatch.setitem(SECONDS, 4096, (19.0, 11.0, 10.0, 10.2, 12.0))
+    rows = [row(SMALL, A=1.0, D=0.99, B=0.5), row(LARGE, C=1.0, B=0.9)]
+    assert cross.wanted(rows, PROBLEM, WHERE) == [[], schedules(3)]
+    # C alone is left out, at the small size: more than twice the best's time is expected of it there.
+    small, large = cross.wanted(rows, PROBLEM, WHERE, everywhere=4)
+    assert small == [] and set(large) == {*schedules(0), *schedules(3)}
+
+
+def test_without_a_model_what_is_asked_for_everywhere_is_timed_everywhere(monkeypatch):
+    monkeypatch.setattr(choose, "model_of", lambda *_: None)
+    monkeypatch.setattr(cross.cover, "FEW", 1)
+    rows = [row(SMALL, A=1.0, B=0.99), row(LARGE, C=1.0, B=0.99)]
+    assert cross.wanted(rows, PROBLEM, WHERE) == [[], []]
+    assert cross.wanted(rows, PROBLEM, WHERE, everywhere=3) == [schedules(2), schedules(0)]
+
+
 def test_what_does_not_take_the_arrays_of_a_row_is_not_timed_there(model, monkeypatch):
     monkeypatch.setitem(SECONDS, 255, SECONDS[256])
     rows = [row(ODD, A=1.0), row(LARGE, C=1.0, D=0.99)]

@@ -60,6 +60,15 @@ def tune(
             "new ones that would serve many sizes.",
         ),
     ] = 0,
+    everywhere: Annotated[
+        int,
+        typer.Option(
+            "--everywhere",
+            min=0,
+            help="Kernels to time at every size of their problem, for few to be chosen from; default: where "
+            "they are expected near.",
+        ),
+    ] = 0,
     strategy: Annotated[
         str,
         typer.Option(
@@ -141,7 +150,8 @@ def tune(
     # Rounds on a GPU are alike within a tenth of a per cent.
     rounds, seconds = (4, 0.04) if on_cpu else (3, 0.002)
     rules = Rules(key, threads if on_cpu else 0, rounds, seconds, timeout)
-    known = dict(again=again, portfolio=portfolio, refresh=refresh, strategy=strategy)
+    known = dict(again=again, portfolio=portfolio, refresh=refresh)
+    known |= dict(strategy=strategy, everywhere=everywhere)
     settings = Settings(where, tables, limit, rules, wanted, seed, only, **known)
     if every:
         cases = recorded_cases(tables, key, where, rules.threads)

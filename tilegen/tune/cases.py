@@ -34,6 +34,7 @@ class Settings:
         refresh: time what the rows recorded again, and search nothing; with a portfolio, also what a model
             has serve many sizes, and search sizes without a row.
         strategy: what a search tries next where no model ranks its space.
+        everywhere: kernels that are timed at every size of their problem once all have a row.
     """
 
     where: Target
@@ -47,6 +48,7 @@ class Settings:
     portfolio: int = 0
     refresh: bool = False
     strategy: str = "neighbours"
+    everywhere: int = 0
 
 
 @dataclass

@@ -29,7 +29,11 @@ DOUBT_ROUNDS = 21
 
 
 def wanted(
-    rows: Sequence[Row], problem: Problem, where: Target, new: bool = False
+    rows: Sequence[Row],
+    problem: Problem,
+    where: Target,
+    new: bool = False,
+    everywhere: int = 0,
 ) -> list[list[Schedule]]:
     """For each row of a problem, the schedules that were not measured at its size and are worth it.
 
@@ -41,6 +45,7 @@ def wanted(
         rows: of one problem.
         problem, where: what is computed, and the target.
         new: whether schedules that were measured nowhere may be among the few.
+        everywhere: of so many that would serve most rows together every one is timed, as the few are.
     """
     ranked = choose.model_of(problem, where) is not None
     pool = expect.recorded(rows, problem, where)
@@ -53,13 +58,16 @@ def wanted(
     if ranked and covered.worst > cover.WITHIN:
         spare = cover.cover(guessed, 2 * cover.FEW, cover.WITHIN).schedules
         limits |= dict.fromkeys(spare, NEAR)
-    limits |= dict.fromkeys(few, FAR)
+    useful = dict.fromkeys(few)
+    if everywhere:
+        useful |= dict.fromkeys(cover.cover(guessed, everywhere, cover.WITHIN).schedules)
+    limits |= dict.fromkeys(useful, FAR)
     found = []
     for row, guess in zip(rows, guessed):
         lost = {text: lookup.loss(text, guess) for text in limits if text in pool}
         own = min(few, key=lambda text: lost.get(text, math.inf))
         near = {t for t, x in lost.items() if x <= limits[t] or t == own}
-        near = near if ranked else set(few) & set(pool)
+        near = near if ranked else set(useful) & set(pool)
         found.append(
             [
                 pool[text]

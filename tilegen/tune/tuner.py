@@ -45,12 +45,8 @@ CONFIRM_ROUNDS_GPU = 11
 # So few kernels of a portfolio need no trials: all go into the confirming run.
 TOGETHER = 12
 
-# What is timed at the other sizes once all have a row, and in how many rounds; the few may be others by then.
-CROSSINGS = (
-    (cross.wanted, cross.ROUNDS),
-    (cross.wanted, cross.ROUNDS),
-    (cross.doubtful, cross.DOUBT_ROUNDS),
-)
+# How often kernels are timed at the other sizes once all have a row; the few may be others the second time.
+CROSSINGS = 2
 
 
 @dataclass
@@ -271,12 +267,14 @@ class Tuner:
         for problem in dict.fromkeys(t.row.problem for t in found):
             places = [i for i, t in enumerate(found) if t.row.problem == problem]
             subject, where = found[places[0]].search.problem, self.settings.where
-            for ask, rounds in CROSSINGS:
+            wanted = functools.partial(cross.wanted, everywhere=self.settings.everywhere)
+            again = [(cross.doubtful, cross.DOUBT_ROUNDS)]
+            for ask, rounds in [(wanted, cross.ROUNDS)] * CROSSINGS + again:
                 rows = lookup.current([found[i].row for i in places], subject, where)
                 for i, row in zip(places, rows):
                     found[i].row = row
-                wanted = ask(rows, subject, where)
-                compared = {i: self._beside(found[i], s) for i, s in zip(places, wanted) if s}
+                asked = ask(rows, subject, where)
+                compared = {i: self._beside(found[i], s) for i, s in zip(places, asked) if s}
                 compared = {i: chosen for i, chosen in compared.items() if chosen}
                 for i, chosen in compared.items():
                     found[i].search.prefetch(chosen)
