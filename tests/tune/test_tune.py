@@ -329,6 +329,13 @@ def test_show_prints_geometric_means_and_what_is_stale(tilegen, tmp_path):
     assert "kernels have changed: 2 rows on portable; tilegen tune --refresh" in ran.out
     served = "dtype=f32 on portable, 2 sizes: 2 kernels serve all within 3% of the best kernel"
     assert served in ran.out.replace("\n", " ")
+    ran = tilegen("tune", "--stale")
+    assert ran.status == 1 and "2 rows on portable; tilegen tune --refresh" in ran.out
+    assert ran.out.splitlines()[-1] == "2 of 3 rows stale"
+    path.unlink()
+    files.update(path, [row(8)])
+    ran = tilegen("tune", "--stale")
+    assert (ran.status, ran.out) == (0, "0 of 1 row stale\n")
 
 
 def test_a_compiler_that_hangs_is_ended_with_its_children(settings, monkeypatch, tmp_path):

@@ -102,6 +102,13 @@ def tune(
     show: Annotated[
         bool, typer.Option("--show", help="Only print the tables and their geometric means.")
     ] = False,
+    stale: Annotated[
+        bool,
+        typer.Option(
+            "--stale",
+            help="Only count the rows whose kernels have changed since; exits with 1 if there are any.",
+        ),
+    ] = False,
     page: Annotated[
         Optional[Path],
         typer.Option("--page", help="Only write a Markdown page of the tables."),
@@ -115,12 +122,17 @@ def tune(
     - `tilegen tune gemm --dtype f32 --at m=512,n=512,k=512 --budget 20`
     - `tilegen tune benchmarks/suites/gemm_cpu.toml --budget 5m`
     - `tilegen tune --refresh`: stale rows alone, a few seconds each
+    - `tilegen tune --stale`: how many are, for CI
     - `tilegen tune --show`, and `--page docs/tables.md` for people
     """
     tables = folder or opt.tables_folder()
     if show:
         out.print(report.text(tables))
         return 0
+    if stale:
+        told, count = report.stale(tables)
+        out.print(told)
+        return 1 if count else 0
     if page is not None:
         page.write_text(tables_page(tables), encoding="utf-8", newline="\n")
         out.print(f"wrote {page}")

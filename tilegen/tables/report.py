@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tilegen.errors import UsageError
@@ -38,14 +38,36 @@ def text(folder: Path) -> str:
             lines.append(
                 f"  geometric mean of {_counted(len(table.rows), 'row')}: {tuned:.3f} of the default{beside}"
             )
-        lines += _stale(table) + _covers(lookup.of_today(table))
+        lines += _mend(_stale_by_target(table)) + _covers(lookup.of_today(table))
         lines += [f"  {fault}" for fault in table.faults]
     return "\n".join(lines) if lines else f"no tables in {folder}"
 
 
-def _stale(table: Table) -> list[str]:
+def stale(folder: Path) -> tuple[str, int]:
+    """How many rows below a folder are of kernels that have changed since, in words and as a number."""
+    lines, total, rows = [], 0, 0
+    for path in sorted(folder.glob("*/*.toml")):
+        table = files.read(path)
+        count = _stale_by_target(table)
+        if any(count.values()):
+            lines += [f"{table.device}: {table.operator}", *_mend(count)]
+        total, rows = total + sum(count.values()), rows + len(table.rows)
+    lines.append(f"{total} of {_counted(rows, 'row')} stale")
+    return "\n".join(lines), total
+
+
+def _mend(count: Mapping[str, int]) -> list[str]:
+    """A line for each target that has stale rows, with the command that measures them again."""
+    return [
+        f"  stale, as their kernels have changed: {_counted(stale, 'row')} on {where}; "
+        f"tilegen tune --refresh --target {where}"
+        for where, stale in count.items()
+        if stale
+    ]
+
+
+def _stale_by_target(table: Table) -> dict[str, int]:
     """How many rows of each target are of kernels that have changed since."""
-    lines = []
     groups = dict.fromkeys((row.problem, row.target) for row in table.rows)
     count: dict[str, int] = {}
     for problem, where in groups:
@@ -56,13 +78,7 @@ def _stale(table: Table) -> list[str]:
         except UsageError:
             fresh = 0
         count[where] = count.get(where, 0) + len(rows) - fresh
-    for where, stale in count.items():
-        if stale:
-            lines.append(
-                f"  stale, as their kernels have changed: {_counted(stale, 'row')} on {where}; "
-                f"tilegen tune --refresh --target {where}"
-            )
-    return lines
+    return count
 
 
 def _covers(rows: Sequence[Row]) -> list[str]:
