@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tilegen.tables.lookup import loss
 from tilegen.tables.rows import Row
 
@@ -64,29 +66,32 @@ def cover(rows: Sequence[Row], count: int, within: float = WITHIN) -> Cover:
     if math.comb(len(known), count) <= MOST_SUBSETS:
         sets = [judge(chosen, rows) for chosen in itertools.combinations(known, count)]
         return min(sets, key=lambda c: (round(c.worst, 6), _capped(c.schedules, rows)))
-    losses = {s: [min(loss(s, row), 1.0) for row in rows] for s in known}
+    losses = np.array([[min(loss(s, row), 1.0) for row in rows] for s in known])
 
-    def least(chosen: Sequence[str]) -> list[float]:
-        return [min(column) for column in zip([1.0] * len(rows), *(losses[s] for s in chosen))]
+    def left(least: np.ndarray) -> np.ndarray:
+        """Rows beyond `within`, worst loss and sum of losses, of sets in columns; `least` has a line of losses each."""
+        return np.stack([(least > within).sum(axis=1), least.max(axis=1), least.sum(axis=1)])
 
-    def left(base: Sequence[float], more: str) -> tuple[int, float, float]:
-        best = list(map(min, base, losses[more]))
-        return sum(x > within for x in best), max(best), sum(best)
+    def added(chosen: Sequence[int]) -> tuple[int, tuple[float, ...]]:
+        """The schedule that is best added to some, and what is left then."""
+        least = losses[list(chosen)].min(axis=0, initial=1.0)
+        after = left(np.minimum(losses, least))
+        after[:, list(chosen)] = np.inf
+        place = int(np.lexsort(after[::-1])[0])
+        return place, tuple(after[:, place])
 
-    chosen: list[str] = []
+    chosen: list[int] = []
     while len(chosen) < count:
-        base = least(chosen)
-        chosen.append(min((s for s in known if s not in chosen), key=lambda s: left(base, s)))
+        chosen.append(added(chosen)[0])
     exchanged = True
     while exchanged:
         exchanged = False
         for old in list(chosen):
-            rest = [s for s in chosen if s != old]
-            base = least(rest)
-            new = min((s for s in known if s not in rest), key=lambda s: left(base, s))
-            if left(base, new) < left(base, old):
+            rest = [place for place in chosen if place != old]
+            new, after = added(rest)
+            if after < tuple(left(losses[chosen].min(axis=0)[None])[:, 0]):
                 chosen, exchanged = [*rest, new], True
-    return judge([s for s in known if s in chosen], rows)
+    return judge([known[place] for place in sorted(chosen)], rows)
 
 
 def smallest(rows: Sequence[Row], most: int, within: float) -> Cover:
