@@ -52,6 +52,14 @@ def test_plan_and_template_agree(cls):
     assert not unused, f"{cls.__name__} has fields that no template uses: {sorted(unused)}"
 
 
+@pytest.mark.parametrize("cls", PLANS, ids=lambda c: c.__name__)
+def test_every_plan_tells_its_numbers(cls):
+    """What `tilegen plan` prints: each fact has a name, a value and a word on why."""
+    for plan in PLANS[cls]:
+        facts = plan.facts()
+        assert all(fact.name and fact.value and fact.why for fact in facts)
+
+
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_budgets(path):
     text = path.read_text()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from tilegen.plans.base import Fact
+from tilegen.plans.gemm import gemm_facts
 from tilegen.plans.gemm_wgmma import WgmmaGemmPlan
 from tilegen.problems.scaled_gemm import ScaledGemm
 from tilegen.schedules.gemm_wgmma_scaled import WgmmaScaledGemm
@@ -28,3 +30,7 @@ class WgmmaScaledGemmPlan(WgmmaGemmPlan):
     def moved(self) -> tuple[str, ...]:
         """Names of the operands that the copy engine reads: threads read the scales."""
         return ("a", "b")
+
+    def facts(self) -> list[Fact]:
+        shared = self.schedule.like.shared_bytes(self.problem, self.buffers)
+        return gemm_facts(self, self.threads, shared, self.entry_registers)
