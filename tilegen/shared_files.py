@@ -29,6 +29,13 @@ def require_writable(folder: Path, flag: str) -> None:
         ) from None
 
 
+def require_writable_file(path: Path, flag: str) -> None:
+    """Raise UsageError, naming the flag, if a file cannot be written; its folder is made if it is not there."""
+    if path.is_dir():
+        raise UsageError(f"{flag} {path} is a folder", f"Name a file: {flag} {path / 'FILE'}")
+    require_writable(path.parent, flag)
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock of a file that is to be replaced; another process waits meanwhile."""

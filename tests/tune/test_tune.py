@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 import random
@@ -12,10 +13,13 @@ import sys
 import time
 
 import pytest
+from rich.console import Console
 
 from tests.conftest import ROOT
 from tilegen.bench import cpu, gpu
 from tilegen.bench.suites import BenchCase
+from tilegen.cli.console import progress
+from tilegen.cli.tune import _Bars
 from tilegen.errors import CheckFailed
 from tilegen.schedules.gemm_packed import PackedGemm
 from tilegen.tables import files
@@ -25,9 +29,9 @@ from tilegen.tune.confirm import pick
 from tilegen.tune.executors import local
 from tilegen.tune.journal import Journal
 from tilegen.tune.report import report
-from tilegen.tune.search import Budget
+from tilegen.tune.search import Budget, Progress
 from tilegen.tune.trial import Outcome, Rules
-from tilegen.tune.cases import Settings
+from tilegen.tune.cases import Settings, Tuned
 from tilegen.tune.tuner import Tuner
 from tilegen.values import Tile
 
@@ -95,6 +99,8 @@ def test_K15_candidates_that_hang_crash_err_or_do_not_compile_cost_only_themselv
     assert one.row.trials == "8 of 8 tried, 6 failed"
     assert told[-1] == 8
     assert len(one.failures()) == 6
+    told = one.why_failed()
+    assert len(told) == 6 and told[0].startswith("failed at compile: packed tile=16x16x40")
     assert not _children()
 
 
@@ -269,6 +275,16 @@ def test_K19_inputs_are_rotated_past_any_cache():
         assert gpu.input_sets(size) >= 2
 
 
+def test_candidates_that_failed_for_one_reason_are_told_in_one_line():
+    class Searched:
+        schedules = SMALL
+        outcomes = {place: Outcome("compile", "no such flag") for place in range(3)}
+        outcomes |= {3: Outcome("verify", "c[0,0] is nan"), 4: Outcome(ratios=(1.0,))}
+
+    several, one = Tuned(row=None, search=Searched).why_failed()
+    assert several.endswith("and 2 more: no such flag") and "failed at verify" in one
+
+
 def test_K17_a_failed_trial_is_never_the_best():
     failed = Outcome("time", "returned 22", "3 cases", (), ())
     assert failed.speedup == 0.0 and not failed.ok
@@ -288,6 +304,19 @@ def test_classes_take_turns_from_their_defaults_on_the_same_for_the_same_seed():
     assert [schedules[place] for place in first[: len(classes)]] == defaults
 
 
+def test_bars_keep_count_and_best_on_a_narrow_terminal_and_show_one_case_of_a_suite():
+    shapes = [{"m": m, "n": 4096, "k": 4096} for m in range(1, 100)]
+    cases = [BenchCase("gemm", {"dtype": "f32"}, sizes) for sizes in shapes]
+    drawn = Console(width=80, file=io.StringIO())
+    bar = progress("tuning")
+    bars = _Bars(bar, len(cases))
+    for case in cases[:3]:
+        bars.tell(case)(Progress(1.25, "packed " + "long " * 30, 7, 40))
+    drawn.print(bar.make_tasks_table(bar.tasks))
+    of_all, of_case = drawn.file.getvalue().splitlines()
+    assert " 2/99" in of_all and " 7/40 " in of_case and "best 1.250, gemm f32 3x4096" in of_case
+
+
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -305,6 +334,11 @@ def test_classes_take_turns_from_their_defaults_on_the_same_for_the_same_seed():
         (("gemm", "--at", "m=1"), "the sizes are m, n, k"),
         (("gemm", "--at", "m=1,n=1,k=1", "--budget", "lots"), "neither trials nor minutes"),
         (("gemm", "--at", "m=1,n=1,k=1", "--budget", "0"), "neither trials nor minutes"),
+        (("gemm", "--at", "m=1,n=1,k=1", "--budget", "nan"), "neither trials nor minutes"),
+        (("gemm", "--at", "m=1,n=1,k=1", "--budget", "infm"), "neither trials nor minutes"),
+        (("gemm", "--at", "m=1,n=0,k=1"), "nothing to time at n=0"),
+        (("--page", "."), "--page . is a folder"),
+        (("--page", "/proc/nowhere/x.md"), "may write with --page"),
         (("gemm", "--at", "m=1,n=1,k=1", "--peers", "nunpy"), "did you mean 'numpy'"),
         (("gem", "--at", "m=1"), "did you mean 'gemm'"),
     ],

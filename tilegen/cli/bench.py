@@ -15,7 +15,7 @@ from tilegen.cli import options as opt
 from tilegen.cli.cases import suite, target_here
 from tilegen.cli.console import out, progress
 from tilegen.errors import UsageError
-from tilegen.shared_files import require_writable
+from tilegen.shared_files import require_writable_file
 
 # Sizes of an operator that is named without any.
 SWEEP = (256, 512, 1024, 2048)
@@ -84,6 +84,7 @@ def bench(
     - `tilegen bench benchmarks/suites/gemm_cpu.toml --groups 'few*' --save now.json`
     """
     if page is not None:
+        require_writable_file(page, "--page")
         page.write_text(results_page(Path("benchmarks/results")), encoding="utf-8", newline="\n")
         out.print(f"wrote {page}")
         return 0
@@ -91,7 +92,7 @@ def bench(
     earlier = load(against) if against is not None else None
     for path, flag in ((save, "--save"), (chart, "--chart")):
         if path is not None:
-            require_writable(path.parent, flag)
+            require_writable_file(path, flag)
     # What a run that is stopped leaves; an earlier file stays whole until the new one is.
     partial = save.with_name(f"{save.name}.partial") if save is not None else None
     if show is not None:

@@ -6,6 +6,7 @@ import sys
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from tilegen.errors import TilegenError
 
@@ -23,13 +24,16 @@ def err(error: TilegenError) -> None:
 
 def progress(what: str) -> Progress:
     """A progress bar on standard error, for work of a known number of steps."""
+    # On a narrow terminal the description is cut, not the count or the time.
+    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
     return Progress(
         TextColumn(what),
-        BarColumn(),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
-        TextColumn("{task.description}"),
         TimeElapsedColumn(),
+        TextColumn("{task.description}", table_column=rest),
         console=Console(stderr=True),
         transient=True,
+        expand=True,
         disable=not sys.stderr.isatty(),
     )

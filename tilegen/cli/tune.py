@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 from pathlib import Path
 from typing import Annotated, Optional
@@ -16,7 +17,7 @@ from tilegen.cli import options as opt
 from tilegen.cli.cases import suite, target_here
 from tilegen.cli.console import out, progress
 from tilegen.errors import UsageError
-from tilegen.shared_files import require_writable
+from tilegen.shared_files import require_writable, require_writable_file
 from tilegen.tables import report
 from tilegen.tables.page import page as tables_page
 from tilegen.tune import device
@@ -24,6 +25,7 @@ from tilegen.tune.executors import places
 from tilegen.tune.refresh import cases as recorded_cases
 from tilegen.tune.report import report as measured
 from tilegen.tune.search import Budget, Tell
+from tilegen.tune.search import Progress as SearchProgress
 from tilegen.tune.strategy import require as require_strategy
 from tilegen.tune.trial import Rules
 from tilegen.tune.cases import Settings, Tuned
@@ -134,6 +136,7 @@ def tune(
         out.print(told)
         return 1 if count else 0
     if page is not None:
+        require_writable_file(page, "--page")
         page.write_text(tables_page(tables), encoding="utf-8", newline="\n")
         out.print(f"wrote {page}")
         return 0
@@ -149,12 +152,16 @@ def tune(
         cases = list(found.cases)
         if not kernel.endswith(".toml"):
             cases, only = [cases[0].without("schedule")], cases[0].options.get("schedule", "")
+    for case in cases:
+        empty = [f"{name}=0" for name, extent in case.sizes.items() if extent == 0]
+        if empty:
+            raise UsageError(f"{case.label()}: nothing to time at {', '.join(empty)}")
     wanted = None if peers is None else [p for p in peers.split(",") if p and p != "none"]
     require_known(where.backend, wanted or ())
     limit = _budget(budget)
     require_writable(tables, "--tables")
     if save is not None:
-        require_writable(save.parent, "--save")
+        require_writable_file(save, "--save")
     require_strategy(strategy)
     where_run = places(scheduler, jobs, where.backend == "cuda")
     key = where_run.timers.submit(device.device_key, where).result()
@@ -172,7 +179,7 @@ def tune(
     tuner = Tuner(settings, where_run)
     try:
         with progress("tuning") as bar:
-            done = tuner.run(cases, lambda case: _teller(bar, case))
+            done = tuner.run(cases, _Bars(bar, len(cases)).tell)
         for tuned in done:
             _print(tuned)
         for case, why in tuner.failed:
@@ -198,19 +205,39 @@ def _budget(text: str) -> Budget:
         value = float(number)
     except ValueError:
         value = -1.0
-    if value <= 0 or (not minutes and value != int(value)):
+    if not 0 < value < math.inf or (not minutes and not value.is_integer()):
         raise UsageError(f"--budget {text} is neither trials nor minutes", "Examples: 40, 5m, 0.5m")
     return Budget(seconds=60 * value) if minutes else Budget(trials=int(value))
 
 
-def _teller(bar: Progress, case: BenchCase) -> Tell:
-    task = bar.add_task(case.label())
+class _Bars:
+    """A bar of the cases, where there are several, and one of the trials of the case that is searched."""
 
-    def tell(state) -> None:
-        best = f"{case.label()}: best {state.best:.3f} of the default: {state.schedule}"
-        bar.update(task, total=state.total, completed=state.done, description=best)
+    def __init__(self, bar: Progress, cases: int) -> None:
+        self._bar, self._case, self._trials = bar, None, None
+        self._seen: set[int] = set()
+        self._cases = bar.add_task("cases", total=cases) if cases > 1 else None
 
-    return tell
+    def tell(self, case: BenchCase) -> Tell:
+        """What is told of the trials of one case."""
+
+        def of_case(state: SearchProgress) -> None:
+            if self._case is not case:
+                self._next(case)
+            best = f"best {state.best:.3f}, {case.label()}: {state.schedule}"
+            self._bar.update(
+                self._trials, total=state.total, completed=state.done, description=best
+            )
+
+        return of_case
+
+    def _next(self, case: BenchCase) -> None:
+        if self._trials is not None:
+            self._bar.remove_task(self._trials)
+        self._case, self._trials = case, self._bar.add_task(case.label(), total=None)
+        if self._cases is not None:
+            self._bar.update(self._cases, completed=len(self._seen))
+        self._seen.add(id(case))
 
 
 def _print(tuned: Tuned) -> None:
@@ -225,7 +252,7 @@ def _print(tuned: Tuned) -> None:
     peers = ", ".join(f"{name} {ratio:.3f}" for name, ratio in row.peers.items()) or "none timed"
     out.print(f"  {row.speedup:.3f} of the default (noise {row.noise:.1%}); peers: {peers}")
     out.print(f"  {row.trials}; verified: {row.verified}")
-    for schedule, outcome in tuned.failures():
-        out.print(f"  failed at {outcome.stage}: {schedule}: {outcome.reason}")
+    for line in tuned.why_failed():
+        out.print(f"  {line}")
     for note in tuned.notes:
         out.print(f"  note: {note}")

@@ -75,6 +75,17 @@ class Tuned:
         failed.sort(key=lambda item: (item[1].stage, item[0]))
         return [(words.schedule_text(self.search.schedules[p]), o) for p, o in failed]
 
+    def why_failed(self) -> list[str]:
+        """Why candidates failed, a line for each stage and reason; the same reason of several is told once."""
+        groups: dict[tuple[str, str], list[str]] = {}
+        for schedule, outcome in self.failures():
+            groups.setdefault((outcome.stage, outcome.reason), []).append(schedule)
+        lines = []
+        for (stage, reason), schedules in groups.items():
+            more = f" and {len(schedules) - 1} more" if schedules[1:] else ""
+            lines.append(f"failed at {stage}: {schedules[0]}{more}: {reason}")
+        return lines
+
 
 @dataclass
 class Confirmed:
