@@ -173,3 +173,8 @@ def test_missing_nvcc_lists_where_it_looked(tmp_path):
     assert ran.returncode == 4, ran.stderr
     assert "no nvcc" in ran.stderr and str(tmp_path / "cuda") in ran.stderr
     assert "pip install 'tilegen[nvcc]'" in ran.stderr
+
+
+def test_a_target_that_computes_it_is_named_where_one_does_not(tilegen):
+    ran = tilegen("emit", "grouped_gemm", "-t", "x86-64-v4")
+    assert ran.status == 2 and "Targets that do: sm_90a" in ran.err

@@ -10,7 +10,7 @@ from tilegen import fields
 from tilegen.errors import IllegalSchedule, UsageError
 from tilegen.problems.base import Problem
 from tilegen.schedules.base import Schedule
-from tilegen.targets import Target, target
+from tilegen.targets import TARGETS, Target, target
 from tilegen.values import nearest
 
 # operator: module:class of its problem.
@@ -140,9 +140,18 @@ def schedule_class(problem: Problem, where: Target, name: str = "") -> type[Sche
         if refusal is None:
             return candidate
         reasons.append(f"  {candidate.name}: {refusal.message}")
+    able = [str(other) for other in TARGETS.values() if _computed(problem, other)]
+    if able:
+        reasons.append(f"Targets that do: {', '.join(able)}")
     raise IllegalSchedule(
         f"no schedule computes this {problem.operator} on {where}", "\n".join(reasons)
     )
+
+
+def _computed(problem: Problem, where: Target) -> bool:
+    """Whether a schedule that need not be named accepts the problem on a target."""
+    classes = schedule_classes(problem.operator, where.backend)
+    return any(not c.by_name_only and c.accepts(problem, where) is None for c in classes)
 
 
 def nearest_flag(name: str, known: list[str]) -> str:

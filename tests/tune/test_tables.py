@@ -137,6 +137,12 @@ def test_K01_a_kernel_that_changed_since_makes_its_row_stale(path, monkeypatch):
     assert "is stale: the kernel's text is 0123456789ab now" in found.notes[0]
 
 
+def test_many_stale_rows_are_told_in_one_line_with_what_mends_them(path):
+    update(path, [dataclasses.replace(row(m), digest="0123456789ab") for m in range(1, 6)])
+    (told,) = lookup.find(read(path), DEFAULT.problem, WHERE).notes[:-1]
+    assert "the row of m=1 " in told and "4 rows more: tilegen tune --refresh" in told
+
+
 def test_a_schedule_that_is_no_longer_legal_makes_its_row_stale(path):
     update(path, [row(64, digest="0" * 12)])
     text = path.read_text().replace("micro=8x8", "micro=99x8")
@@ -252,6 +258,7 @@ def test_emit_takes_a_rows_schedule_and_says_so_in_full(tilegen, tmp_path):
     words_ = ("emit", "gemm", "--target", "portable", "--dtype", "f32", "--tuned", "some-cpu")
     ran = tilegen(*words_, "--at", "m=64,n=64,k=64")
     assert ran.status == 0, ran.err
+    assert "note: the schedule is that of tuning/some-cpu/gemm.toml at m=64 n=64 k=64" in ran.err
     path = next(tmp_path.rglob("*.c"))
     first = path.read_text().splitlines()[0]
     assert first == "// tilegen emit gemm --target portable --dtype f32 --tile 64x64x64"

@@ -164,9 +164,9 @@ def _entry(
     try:
         # `tuned = "DEVICE"` and `at = "m=512,..."` take the schedule from the device's table.
         tables = path.parent / files.FOLDER
-        options, told = lookup.resolve(str(operator), target_name, texts, tables, tuned)
-        notes += [f"{where}: {line}" for line in told]
-        return KernelSpec.make(str(operator), target_name, options)
+        found = lookup.resolve(str(operator), target_name, texts, tables, tuned)
+        notes += [f"{where}: {line}" for line in found.notes]
+        return KernelSpec.make(str(operator), target_name, found.options)
     except TilegenError as error:
         error.message = f"{where} ({operator}, {target_name}): {error.message}"
         error.args = (error.message,)

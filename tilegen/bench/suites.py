@@ -52,8 +52,8 @@ class BenchCase:
             return spec
         sizes = [f"{s.name}={self.sizes[s.name]}" for s in spec.problem.sizes()]
         given = {**self.options, "at": ",".join(sizes)} | ({"tuned": tuned} if tuned else {})
-        options, _ = lookup.resolve(self.operator, where, given, tables)
-        return KernelSpec.make(self.operator, where, options)
+        found = lookup.resolve(self.operator, where, given, tables)
+        return KernelSpec.make(self.operator, where, found.options)
 
     def without(self, option: str) -> BenchCase:
         """The same case with one option left open."""

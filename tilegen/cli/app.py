@@ -31,7 +31,7 @@ Start with `tilegen emit gemm --tile 128x128x32 --verify`: it writes an sm_80 ke
 builds them, runs what this machine can run, and prints the largest error.
 
 Exit codes: 0 done, 1 drift or a failed check, 2 usage, 3 a fault of tilegen or of a template, 4 a tool is
-missing."""
+missing, 130 stopped by Ctrl-C."""
 
 # Commands in the order of the help; those with `EXTRA` take any field as a flag.
 COMMANDS = (

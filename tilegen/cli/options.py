@@ -177,9 +177,9 @@ def _resolved(operator: str, target_name: str, given: dict[str, str]) -> KernelS
     """A kernel whose sizes are answered by the model, or by a device's table: `--tuned`, or the project's."""
     given = with_sizes(given)
     devices = kernel_list.devices()
-    options, notes = lookup.resolve(operator, target_name, given, tables_folder(), devices)
-    note(notes)
-    return KernelSpec.make(operator, target_name, options)
+    found = lookup.resolve(operator, target_name, given, tables_folder(), devices)
+    note([*found.notes, *filter(None, [found.source])])
+    return KernelSpec.make(operator, target_name, found.options)
 
 
 def note(lines: Sequence[str]) -> None:

@@ -57,7 +57,8 @@ def render_dispatch(kernels: Sequence[Rendered], style: Style = Style()) -> Disp
     if len(kernels) < 2:
         raise UsageError(
             "a chooser needs two kernels or more",
-            "Name targets, most preferred first: --target x86-64-v4 --target x86-64-v3 --target portable",
+            "Name targets, most preferred first: --target x86-64-v4 --target x86-64-v3 --target portable;\n"
+            "or choose by size from a tuning table: --tuned DEVICE",
         )
     for kernel in kernels:
         if not isinstance(kernel.spec.target, CpuTarget):

@@ -22,6 +22,9 @@ from tilegen.targets import Target, target
 # A row serves sizes that differ from its own by no more than this factor in any extent.
 REACH = 4.0
 
+# So many stale rows are told one by one.
+MOST_TOLD = 3
+
 
 @dataclass(frozen=True)
 class Found:
@@ -36,6 +39,21 @@ class Found:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Resolved:
+    """A kernel's options with a schedule in place of `tuned` and `at`.
+
+    Attributes:
+        options: explicit ones before the chosen.
+        notes: what a user should know: no row near, stale rows, broken parts of the file.
+        source: the row that the schedule is from, in words; empty where no table was asked or had one.
+    """
+
+    options: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    source: str = ""
+
+
 @dataclass
 class Sorted:
     """Rows of one problem on one target.
@@ -47,6 +65,15 @@ class Sorted:
 
     fresh: list[Row] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
+
+    def told(self, where: Target) -> list[str]:
+        """Which rows are not used, and why, for people: many in one line, with the command that mends them."""
+        if len(self.stale) <= MOST_TOLD:
+            return list(self.stale)
+        return [
+            f"{self.stale[0]}; so are {len(self.stale) - 1} rows more: "
+            f"tilegen tune --refresh --target {where}"
+        ]
 
 
 def sort_rows(table: Table, problem: Problem, where: Target) -> Sorted:
@@ -154,7 +181,7 @@ def find(
     The most useful row is the one whose schedule loses least at any size of the table.
     """
     known = sort_rows(table, problem, where)
-    notes = [*table.faults, *known.stale]
+    notes = [*table.faults, *known.told(where)]
     rows = known.fresh
     if sizes is not None:
         rows = [r for r in rows if distance(r.sizes, sizes) < math.inf]
@@ -204,7 +231,7 @@ def resolve(
     given: Mapping[str, Any],
     folder: Path,
     devices: Mapping[str, str] | None = None,
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+) -> Resolved:
     """Replace the options `tuned` and `at` by a schedule: a table's row, else the model's choice.
 
     Args:
@@ -215,9 +242,6 @@ def resolve(
         folder: where the tables lie.
         devices: by target, the device whose table has the defaults where no field of a schedule is given.
 
-    Returns:
-        Options without `tuned` and `at`, explicit ones before the chosen; and notes for the user.
-
     Raises:
         UsageError: a device without tables, or sizes that are not the problem's.
     """
@@ -225,7 +249,7 @@ def resolve(
     device, at = given.pop("tuned", None), given.pop("at", None)
     usual = None if device is not None else (devices or {}).get(str(target_name))
     if device is None and usual is None and at is None:
-        return given, ()
+        return Resolved(given)
     where = target(target_name)
     operator, implied = registry.operator_of(operator)
     cls = registry.problem_class(operator)
@@ -250,7 +274,9 @@ def resolve(
         if found.row is not None:
             chosen = words.schedule_options(found.row.schedule)
             if own.get("schedule", chosen["schedule"]) == chosen["schedule"]:
-                return _merged(problem, where, chosen, given), notes
+                measured = " ".join(f"{k}={v}" for k, v in found.row.sizes.items())
+                source = f"the schedule is that of {table.path} at {measured}"
+                return Resolved(_merged(problem, where, chosen, given), notes, source)
             notes = (*notes, f"{table.path} chose the schedule {chosen['schedule']}")
     if sizes is not None:
         try:
@@ -259,10 +285,11 @@ def resolve(
             ranked, notes = [], (*notes, error.message)
         if ranked:
             chosen = words.schedule_options(words.schedule_text(ranked[0].schedule))
-            return _merged(problem, where, chosen, given), notes
+            told = (*notes, "the model chose the schedule") if notes else ()
+            return Resolved(_merged(problem, where, chosen, given), told)
     if usual is not None and not notes:
-        return given, ()
-    return given, (*notes, "the stated rule holds")
+        return Resolved(given)
+    return Resolved(given, (*notes, "the stated rule holds"))
 
 
 def _merged(

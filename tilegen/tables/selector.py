@@ -112,7 +112,7 @@ def make(wanted: Wanted, folder: Path, style: Style = Style()) -> Selector:
     path = files.table_path(folder, wanted.device, wanted.problem.operator)
     table = files.read(path)
     known = lookup.sort_rows(table, wanted.problem, wanted.where)
-    notes = (*table.faults, *known.stale)
+    notes = (*table.faults, *known.told(wanted.where))
     rows = [r for r in known.fresh if r.threads == wanted.threads]
     rows = lookup.current(rows, wanted.problem, wanted.where)
     if not rows:
