@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilegen.tables import lookup
-from tilegen.tables.rows import Key, Row
+from tilegen.tables.rows import Row
 
 # A comparison must reduce the worst loss below it by this much, or a tree does without it.
 WORTH = 0.002
@@ -57,6 +57,9 @@ class Split:
 
 Tree = Leaf | Split
 
+# What each schedule loses at each row, which is told by its identity: a row's key takes long to make.
+Losses = Mapping[str, Mapping[int, float]]
+
 
 def loss(schedule: str, row: Row) -> float:
     """What a schedule loses at a row, measured there or not."""
@@ -70,7 +73,7 @@ def grow(rows: Sequence[Row], schedules: Sequence[str], depth: int = MOST_DEPTH)
     Of many rows, comparisons are chosen one after the other, each with the next one on either side in view.
     """
     if len(rows) > MOST_ROWS:
-        losses = {(s, row.key): _weight(loss(s, row)) for s in schedules for row in rows}
+        losses = {s: {id(row): _weight(loss(s, row)) for row in rows} for s in schedules}
         return _greedy(tuple(rows), tuple(schedules), GREEDY_DEPTH, losses)
     return _grow(tuple(rows), tuple(schedules), depth, {})
 
@@ -106,12 +109,12 @@ def _greedy(
     rows: Sequence[Row],
     schedules: Sequence[str],
     depth: int,
-    losses: Mapping[tuple[str, Key], float],
+    losses: Losses,
 ) -> Tree:
     """The tree whose every comparison leaves the least loss once each side has been cut again at its best."""
-    total, schedule = min((sum(losses[s, row.key] for row in rows), s) for s in schedules)
+    total, schedule = min((sum(losses[s][id(row)] for row in rows), s) for s in schedules)
     leaf = Leaf(schedule, tuple(rows))
-    if not depth or max(losses[schedule, row.key] for row in rows) <= ENOUGH:
+    if not depth or max(losses[schedule][id(row)] for row in rows) <= ENOUGH:
         return leaf
     best: tuple[float, str, int] | None = None
     for _, size, limit in _cuts(rows, schedules, losses):
@@ -125,11 +128,9 @@ def _greedy(
     return Split(*best[1:], low, high)
 
 
-def _left(
-    rows: Sequence[Row], schedules: Sequence[str], losses: Mapping[tuple[str, Key], float]
-) -> float:
+def _left(rows: Sequence[Row], schedules: Sequence[str], losses: Losses) -> float:
     """The loss of rows with one schedule, or with two and the best comparison if that is worth it."""
-    alone = min(sum(losses[s, row.key] for row in rows) for s in schedules)
+    alone = min(sum(losses[s][id(row)] for row in rows) for s in schedules)
     cut = min((cut[0] for cut in _cuts(rows, schedules, losses)), default=alone)
     return min(alone, cut + ENOUGH)
 
@@ -140,13 +141,13 @@ def _sides(rows: Sequence[Row], size: str, limit: int) -> tuple[list[Row], list[
 
 
 def _cuts(
-    rows: Sequence[Row], schedules: Sequence[str], losses: Mapping[tuple[str, Key], float]
+    rows: Sequence[Row], schedules: Sequence[str], losses: Losses
 ) -> Iterator[tuple[float, str, int]]:
     """Every comparison that parts rows: the loss with the best schedule on either side, size and limit."""
     for size in rows[0].sizes:
         ordered = sorted(rows, key=lambda row: row.sizes[size])
         sums = [
-            list(itertools.accumulate((losses[s, row.key] for row in ordered), initial=0.0))
+            list(itertools.accumulate((losses[s][id(row)] for row in ordered), initial=0.0))
             for s in schedules
         ]
         extents = [row.sizes[size] for row in ordered]
