@@ -40,10 +40,25 @@ def archs(kernel):
 @pytest.mark.skipif(bool(no_nvcc()), reason=no_nvcc() or "-")
 @pytest.mark.parametrize("kernel", CUDA, ids=lambda k: k.stem)
 def test_cuda_kernel_compiles_without_warnings_or_spills(kernel):
-    """Device code for every architecture, and the launcher: one run of nvcc."""
-    wanted = archs(kernel)
+    """Device code for every architecture, and the launcher: one run of nvcc.
+
+    sm_86 is left to the test below: ptxas gives each function the registers that it has on sm_89.
+    """
+    wanted = [a for a in archs(kernel) if a.name != "sm_86"]
     library = build.library_without_spill(kernel, wanted)
     assert {r.arch for r in build.library_reports(library)} == {a.name for a in wanted}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(no_nvcc()), reason=no_nvcc() or "-")
+@pytest.mark.parametrize("kernel", [k for k in CUDA if ARCHS[1] in archs(k)], ids=lambda k: k.stem)
+def test_sm_86_needs_the_registers_of_sm_89(kernel):
+    """No spills there either, and what lets the fast test leave it out stays true."""
+    library = build.library_without_spill(kernel, [TARGETS["sm_86"], TARGETS["sm_89"]])
+    used = {"sm_86": {}, "sm_89": {}}
+    for report in build.library_reports(library):
+        used[report.arch][report.function] = report.registers
+    assert used["sm_86"] and used["sm_86"] == used["sm_89"]
 
 
 @pytest.mark.parametrize("kernel", C, ids=lambda k: k.stem)
@@ -103,6 +118,6 @@ def test_L01_L03_all_c_kernels_link_into_one_program(tmp_path):
     (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
     cc = find_cc()
     sources = sorted(p.name for p in tmp_path.glob("*.c"))
-    command = [cc.path, "-O1", "-fopenmp", *sources, "-lm", "-o", "program"]
+    command = [cc.path, "-O0", "-fopenmp", *sources, "-lm", "-o", "program"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[:3000]
