@@ -376,11 +376,14 @@ def test_a_source_that_does_not_compile(tmp_path):
         build_host(source, SM90)
 
 
-def test_the_cache_sees_included_headers(tmp_path):
+def test_the_cache_sees_included_headers_and_keeps_warnings(tmp_path):
     (tmp_path / "size.h").write_text("constexpr int kSize = 3;\n")
     source = tmp_path / "kernel.cu"
-    source.write_text('#include "size.h"\nextern "C" __global__ void k(int *p) { *p = kSize; }\n')
+    kernel = 'extern "C" __global__ void k(int *p) { int idle; *p = kSize; }\n'
+    source.write_text(f'#include "size.h"\n{kernel}int narrow(long n) {{ return n; }}\n')
     first = build_host(source, SM90)
+    assert '"idle" was declared but never referenced' in first.warnings
+    assert "-Wconversion" in first.warnings
     assert build_host(source, SM90).library == first.library
     (tmp_path / "size.h").write_text("constexpr int kSize = 4;\n")
     assert build_host(source, SM90).library != first.library

@@ -108,7 +108,7 @@ def _key(kernel: Rendered, tool: Tool, flags: Sequence[str]) -> str:
     return digest([*kernel.files.values(), tool.path, tool.version, *tool.flags, *flags])
 
 
-def _gencodes(archs: Sequence[CudaTarget]) -> list[str]:
+def gencodes(archs: Sequence[CudaTarget]) -> list[str]:
     """The PTX of the oldest architecture serves all, but where one alone has features of its own."""
     if len(archs) == 1:
         return [archs[0].gencode]
@@ -143,7 +143,7 @@ def library(
         tool = find_nvcc()
         archs = [arch] if isinstance(arch, CudaTarget) else arch or [kernel.spec.target]
         all_flags = [
-            *_gencodes(archs),
+            *gencodes(archs),
             *CUDA_FLAGS,
             *flags,
             "-shared",
@@ -224,8 +224,8 @@ def require_no_spill(kernel: Rendered, arch: CudaTarget) -> list[PtxasReport]:
             them drains memory in every round, with the instruction.
     """
     path, reports = cubin(kernel, arch)
-    _refuse_spills(kernel, reports)
-    _refuse_fences(kernel, arch, path)
+    refuse_spills(kernel, reports)
+    refuse_fences(kernel, arch, path)
     return reports
 
 
@@ -238,8 +238,8 @@ def library_without_spill(kernel: Rendered, archs: Sequence[CudaTarget] = ()) ->
         archs: what to build for, the kernel's own target if none is given.
     """
     path = library(kernel, arch=archs)
-    _refuse_spills(kernel, library_reports(path))
-    _refuse_fences(kernel, kernel.spec.target, path)
+    refuse_spills(kernel, library_reports(path))
+    refuse_fences(kernel, kernel.spec.target, path)
     return path
 
 
@@ -248,7 +248,7 @@ def library_reports(path: Path) -> list[PtxasReport]:
     return read_ptxas((path.parent / PTXAS).read_text(encoding="utf-8"))
 
 
-def _refuse_fences(kernel: Rendered, arch: CudaTarget, path: Path) -> None:
+def refuse_fences(kernel: Rendered, arch: CudaTarget, path: Path) -> None:
     """Raise BuildError for a loop that drains memory; pass where there is no wgmma or no cuobjdump."""
     if "wgmma" not in arch.features:
         return
@@ -265,7 +265,8 @@ def _refuse_fences(kernel: Rendered, arch: CudaTarget, path: Path) -> None:
         )
 
 
-def _refuse_spills(kernel: Rendered, reports: Sequence[PtxasReport]) -> None:
+def refuse_spills(kernel: Rendered, reports: Sequence[PtxasReport]) -> None:
+    """Raise BuildError for spilled registers, and for notes of serialised matrix units."""
     for report in reports:
         if report.spill_bytes or report.notes:
             why = f"{report.spill_bytes} bytes of spills" if report.spill_bytes else report.notes[0]

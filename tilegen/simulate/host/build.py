@@ -12,6 +12,7 @@ from pathlib import Path
 from tilegen.errors import BuildError
 from tilegen.simulate.launch import SimulationError
 from tilegen.targets import CudaTarget
+from tilegen.toolchain.build import CUDA_FLAGS, WARNINGS
 from tilegen.toolchain.cache import cached, digest
 from tilegen.toolchain.find import find_nvcc
 
@@ -27,18 +28,20 @@ class HostBuild:
         source: the .cu file.
         ptx: PTX text, with the source's lines.
         library: shared object that holds the launchers and the recorder.
+        warnings: what nvcc and the host's compiler said, empty for clean text.
     """
 
     source: Path
     ptx: str
     library: Path
+    warnings: str
 
 
-def _run(command: list[str], folder: Path, what: str) -> None:
+def _run(command: list[str], folder: Path, what: str) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    if done.returncode == 0:
-        return
     log = (done.stderr + done.stdout).strip()
+    if done.returncode == 0:
+        return log
     unknown = sorted(set(re.findall(r"undefined reference to `([^']+)'", log)))
     if unknown:
         raise SimulationError(
@@ -86,8 +89,7 @@ def _texts(source: Path) -> list[bytes]:
 def build_host(source: Path, target: CudaTarget, options: tuple[str, ...] = ()) -> HostBuild:
     """Compile a .cu once: one run of nvcc makes the PTX and the library; both are cached by content.
 
-    The device code is optimised as in a release, since nvcc's -O flags concern host code alone; ptxas does not run.
-    The host code is not optimised: launchers compute a few integers, and parsing headers is what costs.
+    The flags are those of a release, warnings included, so the PTX is what ptxas would be given; ptxas does not run.
 
     Raises:
         ToolMissing: no nvcc.
@@ -100,9 +102,9 @@ def build_host(source: Path, target: CudaTarget, options: tuple[str, ...] = ()) 
     nvcc = find_nvcc()
     arch = target.name.removeprefix("sm_")
     flags = [
-        "-std=c++17",
-        "-lineinfo",
-        "-w",
+        *(flag for flag in CUDA_FLAGS if not flag.startswith("--Werror")),
+        "-Xcompiler",
+        ",".join(WARNINGS),
         f"-gencode=arch=compute_{arch},code=compute_{arch}",
         *options,
     ]
@@ -125,8 +127,10 @@ def build_host(source: Path, target: CudaTarget, options: tuple[str, ...] = ()) 
             ]
             command += ["-Xlinker", "-Bsymbolic,-z,defs", "-keep", "-keep-dir", scratch]
             command += [str(source), str(recorder), "-o", str(folder / "kernel.so")]
-            _run(command, Path(scratch), source.name)
+            said = _run(command, Path(scratch), source.name)
             shutil.copy(Path(scratch) / f"{source.stem}.ptx", folder / "kernel.ptx")
+            (folder / "warnings.txt").write_text(said, encoding="utf-8")
 
-    folder = cached("host", key, ("kernel.so", "kernel.ptx"), build)
-    return HostBuild(source, (folder / "kernel.ptx").read_text(), folder / "kernel.so")
+    folder = cached("host", key, ("kernel.so", "kernel.ptx", "warnings.txt"), build)
+    ptx, said = ((folder / name).read_text("utf-8") for name in ("kernel.ptx", "warnings.txt"))
+    return HostBuild(source, ptx, folder / "kernel.so", said)
