@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from tilegen.tables.rows import Row
 from tilegen.targets import target
 from tilegen.tune import candidates, cross, portfolio, refresh
 from tilegen.tune.confirm import Final
+from tilegen.tune.cases import Tuned
 from tilegen.tune.executors import local
 from tilegen.tune.search import Search
 from tilegen.tune.trial import Outcome
@@ -59,6 +61,41 @@ def test_a_stale_row_is_timed_again_without_a_search_and_without_what_is_wrong_n
     assert row.trials == "3 of 3 recorded timed again, 1 failed" and len(row.seconds) >= 10
     # What is fresh already is left alone.
     assert Tuner(settings, local(2)).run(cases, QUIET)[0].kept
+
+
+def test_a_row_whose_default_is_another_kernel_now_is_measured_again(settings):  # noqa: F811
+    """Its kernel still holds, and is used; the ratio to the default does not."""
+    one = Tuner(settings, local(1))
+    search = one._search(CASE, lambda state: None, candidates.Space(SMALL[:2]))
+    held, other = (search.candidate(place).digest for place in (0, 1))
+    problem = words.problem_text(search.problem)
+    row = Row(problem, WHERE.name, dict(CASE.sizes), TEXTS[0], 1.25, threads=1, default=TEXTS[1])
+    row = dataclasses.replace(row, speedups={TEXTS[0]: 1.25, TEXTS[1]: 1.0}, digest=held)
+    path = files.table_path(settings.tables, "test-cpu", "gemm")
+    for digest, kept in ((other, True), ("0123456789ab", False)):
+        told = dict(digests={TEXTS[1]: digest}, toolchain=one._toolchain)
+        files.update(path, [dataclasses.replace(row, **told)])
+        assert len(sort_rows(files.read(path), search.problem, WHERE).fresh) == 1
+        assert (one._fresh(search, {}) is not None) == kept
+
+
+def test_rows_of_two_operators_in_the_same_words_are_crossed_apart(
+    settings, monkeypatch  # noqa: F811
+):
+    asked = []
+
+    def wanted(rows, problem, where, **_):
+        asked.append((problem, [row.problem for row in rows]))
+        return [[] for _ in rows]
+
+    monkeypatch.setattr(cross, "wanted", wanted)
+    monkeypatch.setattr(cross, "doubtful", wanted)
+    where = target("sm_90a")
+    problems = [words.problem_of(name, "dtype=bf16") for name in ("gemm", "gated_gemm")]
+    row = Row("dtype=bf16", where.name, {"m": 8, "n": 8, "k": 8}, "", 1.0)
+    found = [Tuned(row, SimpleNamespace(problem=p)) for p in [*problems, problems[0]]]
+    Tuner(dataclasses.replace(settings, where=where), local(1))._cross(found)
+    assert {(p, len(rows)) for p, rows in asked} == {(problems[0], 2), (problems[1], 1)}
 
 
 def test_what_has_no_row_cannot_be_timed_again(settings, stale):  # noqa: F811

@@ -165,7 +165,10 @@ class Tuner:
         if search.problem not in known:
             table = files.read(self._written.path(search.problem.operator))
             sorted_rows = lookup.sort_rows(table, search.problem, self.settings.where)
-            known[search.problem] = sorted_rows.fresh
+            # A speed over a default that is another kernel now says nothing of today's.
+            fresh = sorted_rows.fresh
+            today = lookup.current(fresh, search.problem, self.settings.where)
+            known[search.problem] = [r for r, t in zip(fresh, today) if r.default in t.speedups]
         rows = known[search.problem]
         for row in rows:
             same = dict(row.sizes) == dict(search.sizes)
@@ -264,9 +267,9 @@ class Tuner:
 
     def _cross(self, found: list[Tuned]) -> None:
         """Measure kernels of some sizes at the others, then again what is in doubt; winners may be replaced."""
-        for problem in dict.fromkeys(t.row.problem for t in found):
-            places = [i for i, t in enumerate(found) if t.row.problem == problem]
-            subject, where = found[places[0]].search.problem, self.settings.where
+        where = self.settings.where
+        for subject in dict.fromkeys(t.search.problem for t in found):
+            places = [i for i, t in enumerate(found) if t.search.problem == subject]
             wanted = functools.partial(cross.wanted, everywhere=self.settings.everywhere)
             again = [(cross.doubtful, cross.DOUBT_ROUNDS)]
             for ask, rounds in [(wanted, cross.ROUNDS)] * CROSSINGS + again:
