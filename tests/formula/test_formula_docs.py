@@ -10,17 +10,25 @@ from pathlib import Path
 import pytest
 
 from tilegen.formula.functions import CASTS, FUNCTIONS, REDUCTIONS
+from tilegen.problems.named import NAMED
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "formulas.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCUMENT = DOCS / "formulas.md"
 
 
 def tables() -> dict[str, str]:
-    """The two tables that the document must hold, made from the language itself."""
+    """The tables that the documents must hold, made from the language itself."""
     functions = ["| function | meaning |", "|---|---|"]
     functions += [f"| `{row.signature}` | {row.meaning} |" for row in FUNCTIONS.values()]
     reductions = ["| reduction | meaning |", "|---|---|"]
     reductions += [f"| `{name}(e, n)` | {meaning} |" for name, meaning in REDUCTIONS.items()]
-    return {"functions": "\n".join(functions), "reductions": "\n".join(reductions)}
+    named = ["| name | formula | meaning |", "|---|---|---|"]
+    named += [f"| `{name}` | `{row.text}` | {row.meaning} |" for name, row in NAMED.items()]
+    return {
+        "functions": "\n".join(functions),
+        "reductions": "\n".join(reductions),
+        "named": "\n".join(named),
+    }
 
 
 def test_examples_run():
@@ -44,11 +52,13 @@ def test_the_error_example_is_what_a_user_sees():
     assert str(error.value).startswith(shown.group(1))
 
 
-@pytest.mark.parametrize("name", ["functions", "reductions"])
-def test_tables_are_those_of_the_language(name):
-    found = re.search(
-        rf"<!-- {name}: begin -->\n(.*?)\n?<!-- {name}: end -->", DOCUMENT.read_text(), re.DOTALL
-    )
+@pytest.mark.parametrize(
+    "name, document",
+    [("functions", "formulas"), ("reductions", "formulas"), ("named", "memory-bound")],
+)
+def test_tables_are_those_of_the_language(name, document):
+    text = (DOCS / f"{document}.md").read_text()
+    found = re.search(rf"<!-- {name}: begin -->\n(.*?)\n?<!-- {name}: end -->", text, re.DOTALL)
     assert found.group(1) == tables()[name]
 
 

@@ -14,6 +14,7 @@ from tilegen.cli import options as opt
 from tilegen.cli.console import out
 from tilegen.emit import naming
 from tilegen.plans import make_plan
+from tilegen.targets import target
 
 
 def list_kernels(
@@ -45,11 +46,24 @@ def list_kernels(
 
 
 def show_fields(
-    operator: Annotated[str, typer.Argument(help="An operator, such as gemm.")] = "gemm",
+    operator: Annotated[
+        str, typer.Argument(help="An operator, such as gemm, or a formula or its name.")
+    ] = "gemm",
 ) -> int:
-    """Print every field of an operator's problem and schedules: flag, default, meaning."""
-    classes = [registry.problem_class(operator), *registry.schedule_classes(operator)]
-    for cls in classes:
+    """Print every field of an operator's problem and schedules: flag, default, meaning.
+
+    Of a formula, the schedules that compute it.
+    """
+    operator, implied = registry.operator_of(operator)
+    problem_class = registry.problem_class(operator)
+    schedules = registry.schedule_classes(operator)
+    if implied:
+        problem = problem_class(**implied)
+        wheres = [target(name) for name in ("sm_90a", "portable")]
+        schedules = [registry.schedule_class(problem, where) for where in wheres]
+        out.print(problem.title(), style="bold")
+        out.print()
+    for cls in (problem_class, *schedules):
         backend = getattr(cls, "backend", "")
         head = f"{cls.__name__} (schedule {cls.name}, {backend})" if backend else cls.__name__
         table = Table(title=head, title_justify="left", box=None, show_header=False, pad_edge=False)
