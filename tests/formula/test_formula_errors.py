@@ -7,6 +7,7 @@ import pytest
 import tilegen
 from tilegen import formula as fl
 from tilegen.errors import FormulaError
+from tilegen.formula.functions import FOREIGN
 from tilegen.values import F32, I32
 
 CONTEXT = {"indices": ("m", "n"), "specials": {"acc": F32}}
@@ -21,6 +22,9 @@ PARSING = [
         "Did you mean 'gelu'? Functions: where",
     ),
     ("zzz(acc)", "unknown function 'zzz'", "zzz", "Functions: where"),
+    ("clip(acc, 0, 1)", "unknown function 'clip'", "clip", "Write clamp(x, low, high). Functions"),
+    ("acc + w[t[n]]", "an index is a bare name", "t[n]", "where(n == t[m], x[m,n], 0)"),
+    ("acc + w[:, n]", "an index is a bare name", ":", "Give each index a name"),
     ("acc + ", "this does not parse", "", "A formula is one or more of"),
     ("acc > 0 ? acc : 0", "this does not parse", "?", "where(c, a, b)"),
     ("where(acc > 0 && acc < 1, acc, 0)", "this does not parse", "&", "a and b"),
@@ -78,7 +82,7 @@ PARSING = [
     ("acc + exp[n]", "'exp' is a word of the language", "exp[n]", "Call a function"),
     ("(acc + 1)[n]", "only a named operand has indices", "(acc + 1)[n]", "bias[n]"),
     ("acc + bias[0]", "an index is a bare name", "0", "bias[n]"),
-    ("acc + bias[n + 1]", "an index is a bare name", "n + 1", "bias[n]"),
+    ("acc + bias[n + 1]", "an index is a bare name", "n + 1", "a view needs no copy"),
     ("acc + bias[exp]", "'exp' belongs to the language and is no index", "exp", "bias[n]"),
     ("acc + bias[n,n]", "index 'n' is used twice in one operand", "n", "two names"),
     ("acc + n[n]", "'n' is an index here and has no elements", "n[n]", ""),
@@ -243,3 +247,8 @@ def test_function_with_keyword_parameters():
 def test_function_without_source():
     with pytest.raises(FormulaError, match="source of this function cannot be read"):
         tilegen.formula(eval("lambda acc: acc"))
+
+
+@pytest.mark.parametrize("text", FOREIGN.values(), ids=FOREIGN)
+def test_what_is_offered_for_a_foreign_function_is_a_formula(text):
+    assert fl.parse(text.replace("(e, n)", "(e[n], n)"))

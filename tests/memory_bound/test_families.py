@@ -48,7 +48,15 @@ def test_family(text, family, order, reduced):
         ("y[m,n] = x[m,n] - sum(x[m,n], n) - sum(x[m,n], m)", "over m where another", "of its own"),
         ("y[m,n] = x[n,m] / sum(x[n,m], m)", "across the order [m,n]", "t[m,n] = x[n,m]"),
         ("y[m,n] = x[m,n] / sum(x[m,n], (m, n))", "every index", "second formula"),
-        ("y[b] = mean(x[a,b,c], (a, c))", "not neighbours in [a,b,c]", "inner group first"),
+        ("y[b] = mean(x[a,b,c], (a, c))", "not neighbours in [a,b,c]", "x[b,a,c] for x[a,b,c]"),
+        ("y = argmin(x[i], i)", "argmin over every index", "m = 1: y[m] = argmin(x[m,i], i)"),
+        ("y = logsumexp(x[m,n], (m, n))", "logsumexp over every", "logsumexp(x[b,m,n], (m, n))"),
+        ("y[m,n] = x[m,n] + b[n]; z[n] = b[n]", "[m,n] or [m]", "z[m,n]"),
+        ("y[a,b,n] = x[a,b,n] / sum(x[a,b,n], n); z[a] = s[a]", "[a,b,n] or [a,b]", "z[a,b,n]"),
+        ("y[n,m] = x[m,n]; z[m] = b[m]", "results of this formula have [n,m]", "z[n,m]"),
+        ("y[i] = x[i]; z[j] = w[j]", "have [i,j] or [i]", "formula of its own"),
+        ("y[m,n] = x[m,n] * length", "meaning of its own in the emitted text", "'length_'"),
+        ("double[m] = x[m]", "cannot be a name in C", "not a keyword"),
         ("y = 2 * alpha", "carries an index", "y[n] = x[n] * 2"),
         ("y[m,n] = relu(sum(a[m,k] * b[n,k], k))", "product of matrices", "gemm, --layout tn"),
         ("y[m,n] = sum(a[k,m] * b[k,n], k)", "product of matrices", "gemm, --layout nt"),
@@ -62,12 +70,33 @@ def test_what_no_family_covers_is_refused_with_a_rewrite(text, part, rewrite):
     assert rewrite in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    "text, rewrite",
+    [
+        ("mu[c] = mean(x[n,c,h,w], (n, h, w))", "x[c,n,h,w]"),
+        ("y[t,h] = sum(x[b,t,k,h] * s[b], (b, k))", "x[t,b,k,h]"),
+        ("h = max(x[m,n], (m, n)); y = sum(exp(x[m,n] - h), (m, n))", None),
+        ("mu = mean(x[i], i); d = x[i] - mu; v = mean(d * d, i)", None),
+    ],
+)
+def test_rewrites_fit(text, rewrite):
+    with pytest.raises(FormulaError) as caught:
+        FormulaProblem(formula=text)
+    if rewrite:
+        new, old = re.search(r"Write (\S+) for (\S+), and call", caught.value.hint).groups()
+        assert new == rewrite and FormulaProblem(formula=text.replace(old, new))
+    else:
+        assert FormulaProblem(formula=caught.value.hint.split("= 1: ")[1]).family.name == "rowwise"
+
+
 BROADCAST = {
     "y[m,n] = x[m]": {"m": 3, "n": 37},
     "y[m,n] = 2": {"m": 3, "n": 37},
     "y[m,n] = mean(x[m,n], n)": {"m": 3, "n": 300},
     "y[n] = mean(abs(x[k]), k)": {"n": 3, "k": 37},
     "y[m,n] = sum(abs(a[m,k] - b[n,k]), k)": {"m": 2, "n": 3, "k": 37},
+    "s[m] = a[m] * 2; y[m,n] = x[m,n] * s": {"m": 3, "n": 300},
+    "y[m,n] = x[m,n] / sum(x[m,n], n); z[m] = s[m] * 2": {"m": 2, "n": 65600},
 }
 
 

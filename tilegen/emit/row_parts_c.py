@@ -99,11 +99,14 @@ def long_rows(writer: Writer, program: Program, source: str) -> LongRowText:
         known += list(_statements(text.after))
         stores += text.row_stores
     reductions = program.reductions
+    finish = (*_needed(known, stores), *stores)
+    if stores and not any(f"{RESULTS}->" in line for line in finish):
+        finish = (f"(void){RESULTS};  // what is stored depends on none", *finish)
     return LongRowText(
         members=tuple(f"{writer.dialect.type(r.dtype)} {r.name};" for r in reductions),
         start_values=", ".join(writer.expression(start_value(r.op, r.dtype)) for r in reductions),
         passes=tuple(passes),
-        finish_lines=(*_needed(known, stores), *stores) if stores else (),
+        finish_lines=finish if stores else (),
     )
 
 

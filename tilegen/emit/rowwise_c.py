@@ -70,7 +70,7 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
     writer = Writer(problem, "c_openmp", ARGS)
     keeps = any(p.kept for p in plan.short_program.passes)
     row = _function(writer, plan.short_program, keeps)
-    parts = long_rows(writer, plan.long_program, ARGS) if len(problem.along) == 1 else None
+    parts = long_rows(writer, plan.long_program, ARGS) if _cuts_rows(plan) else None
     written = [writer.tensor(name) for name in in_chunks(problem)]
     streams = "streams" if written else ""
     steps = [*row.sweeps, *(parts.passes if parts else ())]
@@ -114,6 +114,11 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
     includes = {*includes_for(lines, "c_openmp"), "<errno.h>", "<stddef.h>", "<stdint.h>"}
     includes |= {"<string.h>"} if streams else set()
     return names | {"helpers": helpers, "includes": sorted(includes)}
+
+
+def _cuts_rows(plan: RowLoopsPlan) -> bool:
+    """Whether threads share rows: those that have one index and results that parts can add to."""
+    return len(plan.problem.along) == 1 and bool(plan.long_program.reductions)
 
 
 def _segments(writer: Writer) -> str:
@@ -261,7 +266,7 @@ def _prose(plan: RowLoopsPlan, keeps: bool) -> str:
     longer = (
         f" Longer rows than {plan.row_buffer} columns are cut into {plan.row_parts} parts, which threads share where rows "
         "are fewer than they."
-        if len(plan.problem.along) == 1
+        if _cuts_rows(plan)
         else ""
     )
     written = any(s.stores for s in plan.short_program.passes)

@@ -8,7 +8,15 @@ import math
 
 from tilegen.errors import FormulaError
 from tilegen.formula.diagnostics import fault, listing, nearest
-from tilegen.formula.functions import CASTS, CONSTANTS, FUNCTIONS, MANY, REDUCTIONS, RESERVED
+from tilegen.formula.functions import (
+    CASTS,
+    CONSTANTS,
+    FOREIGN,
+    FUNCTIONS,
+    MANY,
+    REDUCTIONS,
+    RESERVED,
+)
 from tilegen.formula.nodes import (
     Binary,
     Call,
@@ -131,7 +139,7 @@ class ExpressionReader:
         names = []
         for part in parts:
             if not isinstance(part, ast.Name):
-                raise self.fault(part, "an index is a bare name", "Write bias[n] or residual[m,n].")
+                raise self.fault(part, "an index is a bare name", _index_hint(part))
             if part.id in RESERVED:
                 raise self.fault(
                     part, f"'{part.id}' belongs to the language and is no index", "Write bias[n]."
@@ -204,9 +212,8 @@ class ExpressionReader:
             return self._reduction(node, name, span)
         if name not in FUNCTIONS:
             known = {*FUNCTIONS, *REDUCTIONS, *CASTS}
-            raise self.fault(
-                node.func, f"unknown function '{name}'", nearest(name, known) + _function_list()
-            )
+            instead = f"Write {FOREIGN[name]}. " if name in FOREIGN else nearest(name, known)
+            raise self.fault(node.func, f"unknown function '{name}'", instead + _function_list())
         function = FUNCTIONS[name]
         if not function.low <= len(node.args) <= function.high:
             raise self._arity(node, name, _count(function.low, function.high))
@@ -269,6 +276,18 @@ class ExpressionReader:
     def _arity(self, node: ast.Call, name: str, wanted: str) -> FormulaError:
         got = len(node.args)
         return self.fault(node, f"{name} takes {wanted}, not {got}", f"Write {_usage(name)}.")
+
+
+def _index_hint(part: ast.expr) -> str:
+    """What to do instead of an index that is no bare name."""
+    match part:
+        case ast.Subscript():
+            instead = "Nothing is gathered; sum(where(n == t[m], x[m,n], 0), n) picks one of a row."
+        case ast.Slice():
+            instead = "Give each index a name."
+        case _:
+            instead = "Pass those elements as an operand of its own: a view needs no copy."
+    return f"Write bias[n] or residual[m,n]. {instead}"
 
 
 def _usage(name: str) -> str:

@@ -117,6 +117,36 @@ CASTS: tuple[str, ...] = (
 
 CONSTANTS: dict[str, float] = {"inf": math.inf, "nan": math.nan, "pi": math.pi}
 
+# What to write for a function of NumPy or PyTorch that the language lacks.
+FOREIGN: dict[str, str] = {
+    "amax": "max(e, n)",
+    "amin": "min(e, n)",
+    "average": "mean(e, n)",
+    "clip": "clamp(x, low, high)",
+    "cosh": "(exp(x) + exp(-x)) / 2",
+    "dot": "sum(a[m,n] * b[m,n], n)",
+    "fabs": "abs(x)",
+    "isfinite": "abs(x) < inf",
+    "isinf": "abs(x) == inf",
+    "log10": "log(x) * 0.4342944819032518",
+    "log2": "log(x) * 1.4426950408889634",
+    "log_softmax": "x[m,n] - logsumexp(x[m,n], n)",
+    "maximum": "max(a, b)",
+    "minimum": "min(a, b)",
+    "norm": "sqrt(sum(x[m,n] * x[m,n], n))",
+    "pow": "x ** y",
+    "reciprocal": "1 / x",
+    "relu6": "clamp(x, 0, 6)",
+    "sign": "where(x > 0, 1, where(x < 0, -1, x))",
+    "sinh": "(exp(x) - exp(-x)) / 2",
+    "softmax": "h = exp(x[m,n] - max(x[m,n], n)); y[m,n] = h / sum(h, n)",
+    "square": "x * x",
+    "std": "d = x[m,n] - mean(x[m,n], n); y[m] = sqrt(mean(d * d, n))",
+    "swish": "silu(x)",
+    "tan": "sin(x) / cos(x)",
+    "var": "d = x[m,n] - mean(x[m,n], n); y[m] = mean(d * d, n)",
+}
+
 SELU_ALPHA = 1.6732632423543772
 SELU_SCALE = 1.0507009873554805
 

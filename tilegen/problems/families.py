@@ -8,6 +8,7 @@ from tilegen.formula.diagnostics import fault
 from tilegen.formula.nodes import Assign, Binary, Operand, Reduce, walk
 from tilegen.formula.text import node_text
 from tilegen.formula.typed import TypedFormula
+from tilegen.problems.rewrites import neighbours
 
 ELEMENTWISE, ROWWISE, COLUMNS, FULL, PERMUTE = (
     "elementwise",
@@ -59,7 +60,10 @@ def classify(typed: TypedFormula) -> Family:
     crossed = _crossed(typed, order)
     if not reduced and crossed:
         _check_tile(typed, crossed)
+        _check_whole(typed, order)
         return Family(PERMUTE, order, ())
+    if len(reduced) < len(order):
+        _check_whole(typed, order, tuple(i for i in order if i not in (reduced or order[-1:])))
     if not reduced:
         whole = all(s.indices == order for s in typed.statements if s.store is not None)
         return Family(ELEMENTWISE if whole else ROWWISE, order, ())
@@ -90,7 +94,7 @@ def classify(typed: TypedFormula) -> Family:
             source,
             _first_reduction(typed).span,
             f"reduces over {', '.join(reduced)}, which are not neighbours in [{','.join(order)}]",
-            "Reduce over one group at a time, each in a formula of its own: the inner group first.",
+            neighbours(typed.formula, order, reduced),
         )
     return Family(COLUMNS, order, reduced)
 
@@ -101,6 +105,19 @@ def _order(typed: TypedFormula) -> tuple[str, ...]:
     lists = [*outputs, *typed.formula.operands.values()]
     longest = max(lists, key=len, default=())
     return (*longest, *(i for i in typed.index_names if i not in longest))
+
+
+def _check_whole(typed: TypedFormula, *wholes: tuple[str, ...]) -> None:
+    """Every output has all indices of one of the orders: what has fewer would be stored more than once."""
+    for s in typed.statements:
+        if s.store is not None and s.indices not in wholes:
+            shown = " or ".join(f"[{','.join(whole)}]" for whole in wholes)
+            raise fault(
+                typed.formula.source,
+                s.span,
+                f"'{s.name}' has the indices [{','.join(s.indices)}], where results of this formula have {shown}",
+                f"Store it in a formula of its own, or with all indices: {s.name}[{','.join(wholes[0])}].",
+            )
 
 
 def _first_reduction(typed: TypedFormula) -> Reduce:

@@ -17,7 +17,9 @@ from tilegen.problems.base import Arrays, Expected, Problem, Scalar, Size, Sizes
 from tilegen.problems.families import FULL, ROWWISE, Family, classify
 from tilegen.problems.lowering import lower
 from tilegen.problems.named import NAMED, Named
+from tilegen.names import c_ident
 from tilegen.problems.passes import Program, arrange
+from tilegen.problems.rewrites import in_rows, name_span
 from tilegen.values import F32, F64, DType, dtype, nearest
 
 # Names of the emitted text that an operand, a scalar, an index or an intermediate must not take.
@@ -35,6 +37,26 @@ RESERVED = frozenset(
     tile_width tiles_read tiles_written together turns vector whole whole_read whole_write width
     writes""".split()
 )
+
+
+def _in_rows(parsed: fl.Formula) -> str:
+    """The text of a reduction over every index with an outer index of its own."""
+    names = {*parsed.index_names, *parsed.operands, *parsed.scalars}
+    names |= {s.name for s in parsed.statements}
+    row = next(i for i in ("m", "b", "i", "group") if i not in names)
+
+    def add(node: Node) -> Node:
+        if not isinstance(node, fl.Operand):
+            return node
+        return replace(node, indices=(row, *node.indices))
+
+    read = {n.name for s in parsed.statements for n in fl.walk(s.value) if isinstance(n, fl.Name)}
+    return "; ".join(
+        fl.statement_text(
+            replace(s, value=transform(s.value, add), indices=None if s.name in read else (row,))
+        )
+        for s in parsed.statements
+    )
 
 
 def _types(text: str) -> str:
@@ -103,15 +125,20 @@ class FormulaProblem(Problem):
         self._check_passes()  # binds and classifies, so that a wrong formula fails here
 
     def _check_passes(self) -> None:
-        """A reduction over every index leaves nothing to a second one that depends on it."""
-        if self.family.name == FULL and len(self.program().passes) > 1:
-            raise fault(
-                self.parsed.source,
-                self.parsed.statements[-1].span,
-                "a reduction over every index that depends on another one",
-                "Give the array an index of one row, y[m] = ..., and reduce over the others; or compute the "
-                "inner reduction in a formula of its own.",
-            )
+        """A reduction over every index leaves nothing to a second pass, which would depend on it."""
+        if self.family.name != FULL or len(self.program().passes) == 1:
+            return
+        several = [r for r in self.parsed.reductions if r.op in ("argmax", "argmin", "logsumexp")]
+        nodes = several or list(self.parsed.reductions)[-1:]
+        what = (
+            f"{nodes[0].op} over every index" if several else "a reduction that depends on another"
+        )
+        raise fault(
+            self.parsed.source,
+            nodes[0].span,
+            f"{what} takes several passes, and a reduction to one number has one",
+            in_rows(self.parsed),
+        )
 
     @property
     def row(self) -> Named | None:
@@ -164,9 +191,18 @@ class FormulaProblem(Problem):
         assigned = [s.name for s in parsed.statements if s.name]
         for name in (*names, *assigned, *parsed.index_names):
             if name in RESERVED:
-                raise UsageError(
-                    f"'{name}' has a meaning of its own in the emitted text", "Choose another name."
+                raise fault(
+                    parsed.source,
+                    name_span(parsed, name),
+                    f"'{name}' has a meaning of its own in the emitted text",
+                    f"Choose another name, such as '{name}_'.",
                 )
+            try:
+                c_ident(name)
+            except UsageError as error:
+                raise fault(
+                    parsed.source, name_span(parsed, name), error.message, error.hint
+                ) from None
         operands = {n: given.get(n, self.dtype) for n in parsed.operands}
         wide = F64 if F64 in operands.values() else F32
         scalars = {n: given.get(n, wide) for n in parsed.scalars}
