@@ -101,6 +101,18 @@ def to_text(value: Any) -> str:
     return str(value)
 
 
+def given(made: Any) -> dict[str, str]:
+    """The fields of a problem that differ from its defaults, as text, in declaration order."""
+    found = {}
+    for name, field in options(type(made)).items():
+        value, usual = getattr(made, name), field.default
+        if field.metadata["derived"]:
+            usual = getattr(dataclasses.replace(made, **{name: None}), name)
+        if value != usual:
+            found[name] = to_text(value)
+    return found
+
+
 def flag(name: str) -> str:
     """The command-line flag of a field: `head_dim` is `--head-dim`."""
     return "--" + name.replace("_", "-")

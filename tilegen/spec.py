@@ -42,14 +42,7 @@ class KernelSpec:
 
     def options(self) -> dict[str, str]:
         """Options that differ from the defaults, as text, in declaration order."""
-        given: dict[str, str] = {}
-        for name, field in fields.options(type(self.problem)).items():
-            value = getattr(self.problem, name)
-            if field.metadata["derived"]:
-                if value != getattr(dataclasses.replace(self.problem, **{name: None}), name):
-                    given[name] = fields.to_text(value)
-            elif value != field.default:
-                given[name] = fields.to_text(value)
+        given = fields.given(self.problem)
         first = registry.schedule_class(self.problem, self.target)
         chosen = type(self.schedule)
         if chosen is not first:

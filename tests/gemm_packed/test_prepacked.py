@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.gemm_packed.kernels import SMALL, check, emitted, loaded
-from tilegen.emit.dispatch import render_dispatch
+from tilegen.emit.dispatch import Branch, render_dispatch
 from tilegen.errors import IllegalSchedule, UsageError
 from tilegen.toolchain import build
 
@@ -90,4 +90,4 @@ def test_what_it_is_not_for():
         emitted("x86-64-v4", schedule="prepacked", batched="true")
     kernels = [emitted(t, schedule="prepacked", tile=SMALL) for t in ("x86-64-v4", "portable")]
     with pytest.raises(UsageError, match="packed weights"):
-        render_dispatch(kernels)
+        render_dispatch([Branch(k.stem, k.symbol, k.plan, k.files) for k in kernels])

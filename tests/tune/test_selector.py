@@ -208,7 +208,7 @@ def test_what_cannot_be_chosen_from_is_said(tilegen, tables):
     ran = tilegen(*[w.replace("some-cpu", "same-cpu") for w in command()])
     assert ran.status == 2 and "did you mean 'some-cpu'" in ran.err
     ran = tilegen("dispatch", "gemm", "--tuned", "some-cpu", "-o", "out")
-    assert ran.status == 2 and "--tuned needs one --target" in ran.err
+    assert ran.status == 2 and "--tuned needs a --target" in ran.err
 
 
 def test_stale_rows_are_not_chosen_from(tables, tmp_path, monkeypatch):

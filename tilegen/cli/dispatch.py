@@ -11,10 +11,11 @@ from tilegen import fields, registry
 from tilegen.artifacts import project, writer
 from tilegen.cli import options as opt
 from tilegen.cli.console import out
-from tilegen.emit.dispatch import render_dispatch
-from tilegen.emit.render import render
+from tilegen.emit.render import Rendered, render
 from tilegen.errors import UsageError
-from tilegen.tables import selector
+from tilegen.tables import chooser
+from tilegen.tables.selector import Wanted
+from tilegen.targets import Target
 from tilegen.targets import target as find_target
 
 DEFAULT_TARGETS = ["x86-64-v4", "x86-64-v3", "portable"]
@@ -31,7 +32,9 @@ def dispatch(
     epilogue: opt.EpilogueOption = None,
     target: Annotated[
         Optional[list[str]],
-        typer.Option("--target", "-t", help="C targets, most preferred first. Repeatable."),
+        typer.Option(
+            "--target", "-t", help="C targets, or CUDA ones, most preferred first. Repeatable."
+        ),
     ] = None,
     assignments: opt.SetOption = None,
     tuned: Annotated[
@@ -47,9 +50,10 @@ def dispatch(
         bool, typer.Option("--force", help="Replace files that were edited by hand.")
     ] = False,
 ) -> int:
-    """Write kernels and a function that picks one at run time: by the processor, or by size with --tuned.
+    """Write kernels and a function that picks one at run time: by the processor or GPU, and by size with --tuned.
 
     - `tilegen dispatch gemm --dtype f32 -t x86-64-v4 -t x86-64-v3 -t portable -o third_party/kernels`
+    - `tilegen dispatch gemm --dtype bf16 -t sm_90a -t sm_80 -o third_party/kernels`
     - `tilegen dispatch gemm --dtype f32 -t x86-64-v4 --tuned DEVICE -o third_party/kernels`
     """
     given = opt.given_fields(context, None, None, dtype, layout, epilogue, assignments)
@@ -58,39 +62,28 @@ def dispatch(
             "each target has a schedule of its own: give only the problem's options",
             "Emit the kernels one by one where schedules matter.",
         )
+    names = target or (DEFAULT_TARGETS if tuned is None else [])
+    if not names:
+        raise UsageError("--tuned needs a --target", "A table's rows are for one target.")
     style = project.style()
-    if tuned is not None:
-        return _by_size(kernel, target, given, tuned, (threads, most, within), folder, force)
-    kernels = [render(s, style) for s in opt.specs(kernel, target or DEFAULT_TARGETS, given, "*")]
-    made = render_dispatch(kernels, style)
-    for item in writer.write_files(folder, made.files, force=force):
-        out.print(f"{item.path}{'' if item.changed else '  (unchanged)'}")
-    return 0
 
+    def plain(where: Target) -> Rendered:
+        (spec,) = opt.specs(kernel, [where.name], given, "*")
+        return render(spec, style)
 
-def _by_size(
-    kernel: str,
-    targets: list[str] | None,
-    given: dict[str, str],
-    device: str,
-    limits: tuple[int, int, float],
-    folder: Path,
-    force: bool,
-) -> int:
-    if not targets or len(targets) != 1:
-        raise UsageError("--tuned needs one --target", "A table's rows are for one target.")
-    where = find_target(targets[0])
-    operator, implied = registry.operator_of(kernel)
-    cls = registry.problem_class(operator)
-    problem = cls(**fields.from_text(cls, {**implied, **given}))
-    threads, most, within = limits
-    threads = 0 if where.backend == "cuda" else threads
-    wanted = selector.Wanted(problem, where, device, threads, most, within)
-    made = selector.make(wanted, opt.tables_folder(), project.style())
+    def wanted(where: Target) -> Wanted:
+        operator, implied = registry.operator_of(kernel)
+        cls = registry.problem_class(operator)
+        problem = cls(**fields.from_text(cls, {**implied, **given}))
+        of_rows = 0 if where.backend == "cuda" else threads
+        return Wanted(problem, where, str(tuned), of_rows, most, within)
+
+    targets = [find_target(name) for name in names]
+    asked = wanted if tuned is not None else None
+    made = chooser.make(targets, plain, asked, opt.tables_folder(), style)
     opt.note(made.notes)
     for item in writer.write_files(folder, made.files, force=force):
         out.print(f"{item.path}{'' if item.changed else '  (unchanged)'}")
-    out.print(made.losses())
-    for schedule in selector.schedules(made):
-        out.print(f"  {schedule}")
+    for line in made.told:
+        out.print(line)
     return 0

@@ -31,6 +31,10 @@ HEADER = "common/kernel.h.j2"
 TEMPLATES = {"c_openmp": "c_openmp/select.c.j2", "cuda": "cuda/select.cu.j2"}
 
 
+class NoRow(UsageError):
+    """A table has nothing to choose from for a problem on a target."""
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What a chooser is made for.
@@ -70,6 +74,7 @@ class Selector:
     Attributes:
         stem: name of its files.
         symbol: its function.
+        plan: its arguments, and the target of its kernels.
         tree: the comparisons.
         rows: the measured sizes.
         files: text by path relative to the output folder: the chooser's own, then every kernel's.
@@ -80,6 +85,7 @@ class Selector:
 
     stem: str
     symbol: str
+    plan: Plan
     tree: Tree
     rows: tuple[Row, ...]
     files: dict[str, str]
@@ -106,7 +112,8 @@ def make(wanted: Wanted, folder: Path, style: Style = Style()) -> Selector:
     """Read a device's table, choose few kernels and emit them with their chooser.
 
     Raises:
-        UsageError: the table has no fresh rows for the problem.
+        NoRow: the table has no fresh rows for the problem.
+        UsageError: there is no such device.
     """
     files.require_device(folder, wanted.device)
     path = files.table_path(folder, wanted.device, wanted.problem.operator)
@@ -117,9 +124,11 @@ def make(wanted: Wanted, folder: Path, style: Style = Style()) -> Selector:
     rows = lookup.current(rows, wanted.problem, wanted.where)
     if not rows:
         said = "\n".join(notes) or f"Tune it: tilegen tune SUITE --target {wanted.where}"
-        raise UsageError(
-            f"{path} has no fresh row for {words.problem_text(wanted.problem)} on {wanted.where} with "
-            f"{wanted.threads} threads",
+        threads = f" with {wanted.threads} thread{'s' * (wanted.threads > 1)}" * bool(
+            wanted.threads
+        )
+        raise NoRow(
+            f"{path} has no fresh row for {words.problem_text(wanted.problem)} on {wanted.where}{threads}",
             said,
         )
     chosen = cover.smallest(rows, wanted.most, wanted.within).schedules
@@ -162,7 +171,7 @@ def _emit(
     cuda = wanted.where.backend == "cuda"
     decisions = _decisions(grown, {s: a.constant for s, a in arms.items()}, "Choice::" * cuda)
     compared = _compared(grown)
-    found = Selector(stem, symbol, grown, rows, {}, notes, len(kernels), wanted.within)
+    found = Selector(stem, symbol, base, grown, rows, {}, notes, len(kernels), wanted.within)
     names = context(base, style) | {
         "stem": stem,
         "symbol": symbol,
@@ -195,6 +204,8 @@ def _emit(
 
 def _arm(kernel: Rendered) -> Arm:
     tokens = [type(kernel.spec.schedule).name, *kernel.spec.schedule.tokens()]
+    # A schedule whose stem says its name already.
+    tokens = tokens[1:] if tokens[1:2] == tokens[:1] else tokens
     word = "".join(t[:1].upper() + t[1:] for token in tokens for t in token.split("_"))
     calls = signature.call_lines(signature.grouped(kernel.plan))
     plan: Plan = kernel.plan
@@ -246,9 +257,15 @@ def _remark(leaf: Leaf, pad: str) -> list[str]:
 def _command(wanted: Wanted) -> str:
     head, said = wanted.problem.head()
     line = ["tilegen", "dispatch", head, "--target", wanted.where.name, "--tuned", wanted.device]
-    for name, value in words.problem_options(words.problem_text(wanted.problem)).items():
+    for name, value in fields.given(wanted.problem).items():
         if name not in said:
             line += [fields.flag(name)] + ([value] if value != "true" else [])
+    return shlex.join([*line, *_limits(wanted)])
+
+
+def _limits(wanted: Wanted) -> list[str]:
+    """The flags of what is not as usual."""
+    line = []
     for name, value, usual in (
         ("threads", wanted.threads, 0 if wanted.where.backend == "cuda" else 1),
         ("most", wanted.most, Wanted.most),
@@ -256,7 +273,12 @@ def _command(wanted: Wanted) -> str:
     ):
         if value != usual:
             line += [fields.flag(name), f"{value:g}"]
-    return shlex.join(line)
+    return line
+
+
+def flags(wanted: Wanted) -> list[str]:
+    """What a command that asks for this chooser says of it, besides problem and target."""
+    return ["--tuned", wanted.device, *_limits(wanted)]
 
 
 def schedules(selector: Selector) -> Sequence[str]:

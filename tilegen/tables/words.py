@@ -20,15 +20,7 @@ from tilegen.targets import Target
 
 def problem_text(problem: Problem) -> str:
     """The options of a problem that differ from its defaults: `dtype=f32 layout=tt`."""
-    words = []
-    for name, field in fields.options(type(problem)).items():
-        value = getattr(problem, name)
-        default = field.default
-        if field.metadata["derived"]:
-            default = getattr(dataclasses.replace(problem, **{name: None}), name)
-        if value != default:
-            words.append(f"{name}={fields.to_text(value)}")
-    return shlex.join(words)
+    return shlex.join(f"{name}={value}" for name, value in fields.given(problem).items())
 
 
 def schedule_text(schedule: Schedule) -> str:
