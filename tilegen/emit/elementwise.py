@@ -194,6 +194,7 @@ def _prose(plan: ElementPacksPlan | ElementLoopsPlan, cuda: bool) -> str:
             f"of a pack, but for the elements at their ends, else of one.{folded}"
         )
     return (
-        f"Every element is read once and written once. Threads share chunks of {plan.chunk} columns; each is "
-        f"one vector loop. Results go past the caches when there are more of them than caches hold.{folded}"
+        f"Every element is read once and written once. Threads share chunks of {plan.cached} columns; each is "
+        "one vector loop. When there are more results than caches hold, they go past them, in chunks of "
+        f"{plan.chunk} columns.{folded}"
     )

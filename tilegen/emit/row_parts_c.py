@@ -135,10 +135,10 @@ def _part(
         name=f"pass_{number + 1}",
         parameters=tuple(used),
         arguments=", ".join(used.values()),
-        head_lines=head,
+        head_lines=(*head, *width_lines([step_of(sweep)])),
         starts=starts(writer, sweep),
         pragma=loop_pragma(sweep.reductions),
-        step="kChunk" if stores else "kStretch",
+        step=step_of(sweep),
         lines=text.lines,
         stores=stores,
         tail_lines=(*settled(sweep.reductions), *tail),
@@ -146,6 +146,18 @@ def _part(
             combined_line(writer, r, f"{RESULTS}.", "parts[part].") for r in sweep.reductions
         ),
     )
+
+
+def step_of(sweep: Pass, ahead: bool = False) -> str:
+    """The columns that a pass takes at a time: those of a reduction depend on nothing but the row."""
+    if sweep.stores:
+        return "kChunk" if sweep.reductions else "width"
+    return "kAhead" if ahead else "kStretch"
+
+
+def width_lines(steps: Iterable[str]) -> tuple[str, ...]:
+    """The declaration of `width`, where a pass takes so many columns at a time."""
+    return ("const int64_t width = streams ? kChunk : kCached;",) if "width" in steps else ()
 
 
 def combined_line(writer: Writer, r: Value, total: str, part: str) -> str:

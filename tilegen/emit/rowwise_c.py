@@ -10,7 +10,7 @@ from tilegen.emit import tensors
 from tilegen.emit.c_expr import includes_for
 from tilegen.emit.exponents import negative_exponentials
 from tilegen.emit.reductions_c import accumulation, loop_pragma, settled, starts
-from tilegen.emit.row_parts_c import long_rows
+from tilegen.emit.row_parts_c import long_rows, step_of, width_lines
 from tilegen.emit.row_text import chunk_text, in_chunks, row_base, row_statements
 from tilegen.emit.sweeps import PackText, Sweeps, Writer, moved, row_indices, wrapped
 from tilegen.plans.rowwise_c import RowLoopsPlan
@@ -164,7 +164,7 @@ def _function(writer: Writer, program: Program, keep: bool) -> FunctionText:
                 starts=starts(writer, sweep),
                 segment_lines=_segment_lines(writer, sweep, made) if segmented else (),
                 prefetches=(ahead := _prefetches(writer, program, number)),
-                step=_step(sweep, bool(ahead)),
+                step=step_of(sweep, bool(ahead)),
                 pragma=loop_pragma(sweep.reductions),
                 lines=text.lines,
                 stores=loop_stores(writer, sweep, base),
@@ -173,19 +173,15 @@ def _function(writer: Writer, program: Program, keep: bool) -> FunctionText:
             )
         )
     return FunctionText(
-        row_lines=tuple(row_statements(writer, program, ARGS)),
+        row_lines=(
+            *row_statements(writer, program, ARGS),
+            *width_lines([s.step for s in sweeps]),
+        ),
         row_length=writer.extent(problem.along) if program.counts else "",
         kept_lines=tuple(f"{types[n]} {n}_kept[kRowBuffer];" for n in types if n in kept),
         stores_before=tuple(made.row_store(s) for s in program.stores_before),
         sweeps=tuple(sweeps),
     )
-
-
-def _step(sweep: Pass, ahead: bool) -> str:
-    """The columns that a pass takes at a time."""
-    if sweep.stores:
-        return "kChunk"
-    return "kAhead" if ahead else "kStretch"
 
 
 def loop_stores(writer: Writer, sweep: Pass, base: Callable[[Tensor], str]) -> tuple[PackText, ...]:
@@ -271,8 +267,7 @@ def _prose(plan: RowLoopsPlan, keeps: bool) -> str:
     )
     written = any(s.stores for s in plan.short_program.passes)
     streams = (
-        f" Results go to memory in chunks of {plan.chunk} columns, past the caches when there are more of "
-        "them than caches hold."
+        f" When there are more results than caches hold, they go past them, in chunks of {plan.chunk} columns."
         if written
         else ""
     )

@@ -16,6 +16,9 @@ from tilegen.targets import CpuTarget, CudaTarget
 # Columns by which requests run ahead of what is computed: the next page, where hardware starts anew.
 AHEAD = 1024
 
+# Columns of one vector loop, at least, where results go to the caches: less often begun and ended.
+CACHED = 1024
+
 
 @dataclass(frozen=True)
 class ElementPacksPlan(FormulaPlan):
@@ -78,6 +81,7 @@ class ElementLoopsPlan(FormulaPlan):
     """Numbers of `templates/c_openmp/elementwise.c.j2`."""
 
     chunk: int
+    cached: int
     ahead: int
     serial: int
     stream_bytes: int
@@ -102,6 +106,7 @@ class ElementLoopsPlan(FormulaPlan):
             schedule=schedule,
             target=target,
             chunk=schedule.chunk,
+            cached=max(CACHED, schedule.chunk),
             ahead=AHEAD,
             serial=schedule.serial,
             stream_bytes=schedule.stream_bytes,

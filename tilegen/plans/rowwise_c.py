@@ -24,12 +24,16 @@ BLOCK = 64
 # under way; elsewhere more, since adding up vectors after each of them would take longer than the elements.
 AHEAD_COSTLY, AHEAD = 256, 1024
 
+# Columns that are stored at a time where results go to the caches: less often begun and ended.
+CACHED = 512
+
 
 @dataclass(frozen=True)
 class RowLoopsPlan(FormulaPlan):
     """Numbers of `templates/c_openmp/rowwise.c.j2`."""
 
     chunk: int
+    cached: int
     stretch: int
     ahead: int
     row_buffer: int
@@ -55,6 +59,7 @@ class RowLoopsPlan(FormulaPlan):
             schedule=schedule,
             target=target,
             chunk=schedule.chunk,
+            cached=max(CACHED, schedule.chunk),
             stretch=STRETCH,
             ahead=AHEAD_COSTLY if costly else AHEAD,
             row_buffer=schedule.row_buffer,
@@ -76,7 +81,7 @@ class RowLoopsPlan(FormulaPlan):
                 str(len(self.short_program.passes)),
                 "reductions that depend on each other",
             ),
-            Fact("chunk", f"{self.chunk} columns", "computed before they are stored"),
+            Fact("chunk", f"{self.chunk} columns", "computed before they go past the caches"),
             Fact("stack", f"{stack} bytes a thread", f"{STACK_BYTES} may be taken"),
         ]
 

@@ -92,8 +92,8 @@ class ElementLoops(FormulaSchedule):
     """Threads share chunks of rows; a chunk is one vector loop."""
 
     chunk: int = option(
-        512,
-        "Columns that are computed before they are stored: few enough for stores to go on meanwhile.",
+        128,
+        "Columns that are computed before they go past the caches: few enough for stores to go on meanwhile.",
         kind=int,
         unit="elements",
     )
@@ -113,13 +113,14 @@ class ElementLoops(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CpuTarget) -> ElementLoops:
-        """Chunks of which all outputs together take at most 2 KiB: they wait to be stored while the next chunk is
-        computed. Of 16 KiB where little is computed: memory turns less often from reading to writing.
+        """Chunks of which all outputs together take at most 512 bytes: few enough lines for the processor to store them
+        while it computes the next chunk. Of 16 KiB where little is computed: memory turns less often from reading
+        to writing.
         """
         written = sum(t.dtype.bytes for t in problem.tensors() if t.is_written)
         costly = problem.program().passes[0].is_costly
-        chunk = 512 if costly else 4096
-        while chunk * written > (2048 if costly else 16384) and chunk > 64:
+        chunk = 4096
+        while chunk * written > (512 if costly else 16384) and chunk > 64:
             chunk //= 2
         return cls(chunk=chunk)
 
@@ -149,6 +150,6 @@ class ElementLoops(FormulaSchedule):
     @classmethod
     def candidates(cls, problem: FormulaProblem, target: CpuTarget) -> Iterator[ElementLoops]:
         for chunk, stream in itertools.product(
-            (256, 512, 1024, 2048, 4096), (1 << 23, 1 << 25, 1 << 27)
+            (64, 128, 256, 512, 4096), (1 << 23, 1 << 25, 1 << 27)
         ):
             yield cls(chunk, 32768, stream)

@@ -23,8 +23,8 @@ class RowLoops(FormulaSchedule):
     """Threads share the rows, or the parts of long ones; passes after the first find a row in the cache."""
 
     chunk: int = option(
-        512,
-        "Columns that are computed before they are stored: few enough for stores to go on meanwhile.",
+        128,
+        "Columns that are computed before they go past the caches: few enough for stores to go on meanwhile.",
         kind=int,
         unit="elements",
     )
@@ -51,7 +51,7 @@ class RowLoops(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CpuTarget) -> RowLoops:
-        """Chunks of 512 columns, and rows of up to 65536 floats kept, or what fits on a stack of that."""
+        """Chunks of 128 columns, and rows of up to 65536 floats kept, or what fits on a stack of that."""
         kept = max(1, sum(len(p.kept) for p in problem.program().passes))
         return cls(row_buffer=65536 * 4 // (kept * problem.typed.compute.bytes))
 
@@ -79,7 +79,7 @@ class RowLoops(FormulaSchedule):
         return broken
 
     def tokens(self) -> list[str]:
-        made = [f"c{self.chunk}"] if self.chunk != 512 else []
+        made = [f"c{self.chunk}"] if self.chunk != 128 else []
         if self.row_buffer not in (65536, 32768, 21845, 16384, 10922, 8192):
             made.append(f"b{self.row_buffer}")
         if self.serial != 32768:
@@ -94,7 +94,7 @@ class RowLoops(FormulaSchedule):
     @classmethod
     def candidates(cls, problem: FormulaProblem, target: CpuTarget) -> Iterator[RowLoops]:
         grid = itertools.product(
-            (512, 1024, 2048, 4096), (4096, 16384, 65536), (1 << 23, 1 << 25, 1 << 27)
+            (64, 128, 256, 512), (4096, 16384, 65536), (1 << 23, 1 << 25, 1 << 27)
         )
         for chunk, row_buffer, stream_bytes in grid:
             yield cls(chunk, row_buffer, 32768, stream_bytes)
