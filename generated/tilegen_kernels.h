@@ -6,7 +6,7 @@
 #include "c_openmp/attention_bf16_d128_causal_b256_g8_amx.h"
 #include "c_openmp/attention_bf16_d64_f66359b_b64_m4x3.h"
 #include "c_openmp/attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4.h"
-#include "c_openmp/bias_gelu_f32_c128_x86_64_v3.h"
+#include "c_openmp/bias_gelu_f32_c512_x86_64_v3.h"
 #include "c_openmp/column_mean_bf16_c4096.h"
 #include "c_openmp/gemm_bf16_nt_batched_bias_gelu_2400x256x512_r6x64_x86_64_v4.h"
 #include "c_openmp/gemm_bf16_tn_bias_amx_1024x512x1024_amx.h"

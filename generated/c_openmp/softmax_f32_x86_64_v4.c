@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 128 columns
-// Inputs    8c5ad6809ba5  (command, templates and emitter)
-// Body      29a4035922ba  (everything below this comment)
+// Inputs    933ee54af00e  (command, templates and emitter)
+// Body      4eddc15c7480  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_x86_64_v4.h"
@@ -115,10 +115,19 @@ static inline void stream_line(char *to, const char *from) {
 
 // Results on their way to memory, past the caches in whole lines.
 typedef struct {
+  int past_caches;  // else they only wait for the loads of their chunk
   char *end;  // of what was stored so far
   size_t held;  // bytes before it that wait for the rest of their line
   char line[64];  // these bytes
 } Stream;
+
+// Begin the streams of all outputs.
+static void start_streams(Stream *streams, int past_caches) {
+  memset(streams, 0, kOutputs * sizeof *streams);
+  for (int output = 0; output < kOutputs; ++output) {
+    streams[output].past_caches = past_caches;
+  }
+}
 
 // Store the bytes that still wait.
 static void finish_line(Stream *stream) {
@@ -132,6 +141,10 @@ static void finish_line(Stream *stream) {
 // for what follows them; the first ones of a line that others began go to the caches.
 static void stream_out(Stream *stream, void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
+  if (!stream->past_caches) {
+    memcpy(to, from, bytes);
+    return;
+  }
   char *target = (char *)to;
   const char *source = (const char *)from;
   if (target != stream->end) {
@@ -452,7 +465,7 @@ int tilegen_softmax_f32_x86_64_v4(
 #pragma omp parallel num_threads(threads)
   {
     Stream own_streams[kOutputs], *const streams = streaming ? own_streams : NULL;
-    memset(own_streams, 0, sizeof own_streams);
+    start_streams(own_streams, streaming);
     if (short_rows < rows) {
       compute_long_rows(&args, rows, shared_parts, streams);
     }

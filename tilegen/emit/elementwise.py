@@ -17,6 +17,7 @@ from tilegen.emit.row_text import (
     pack_access,
     row_base,
     row_statements,
+    staging,
 )
 from tilegen.emit.rowwise_c import loop_stores
 from tilegen.emit.sweeps import PackText, Sweeps, Writer, row_indices, wrapped
@@ -95,6 +96,7 @@ def context(plan: ElementPacksPlan | ElementLoopsPlan) -> dict[str, Any]:
         sweep_stores = loop_stores(writer, program.passes[0], lambda t: row_base(writer, t))
         names["sweep"] = {"lines": sweep.lines, "stores": sweep_stores}
         names["prefetches"] = _prefetches(writer, program)
+        names |= staging(writer, program)
     helpers = writer.helpers()
     lines = [*helpers, *names["members"], *names["row_lines"], *sweep.lines]
     includes = set(includes_for(lines, plan.target.backend))

@@ -155,3 +155,27 @@ def chunk_text(writer: Writer, tensor: Tensor, base: str) -> PackText:
     number = in_chunks(writer.problem).index(tensor.name)
     kind = writer.storage(tensor.dtype)
     return PackText(tensor.name, kind, f"{base} + first", number=number)
+
+
+def staging(writer: Writer, program: Program) -> dict[str, object]:
+    """When a C kernel computes results in a chunk before it stores them: names of the template.
+
+    Beside results that go past the caches, those that lie just behind an array which their pass reads: stores
+    straight to them would hold up the loads that follow.
+
+    Returns:
+        `staging`, the C condition, and `staging_lines`, which declare it where it is no other's name.
+    """
+    own = [t.name for t in own_arrays(writer)]
+    pairs = {
+        f"lies_behind(args.{store.name}, args.{load.operand.name})": None
+        for sweep in program.passes
+        for store in sweep.stores
+        for load in sweep.loads
+        if {store.name, load.operand.name} <= set(own) and store.name != load.operand.name
+    }
+    if not pairs:
+        return {"staging": "streaming", "staging_lines": []}
+    line = f"const int staging = {' || '.join(['streaming', *pairs])};"
+    lines = [line] if len(line) <= 98 else line.replace(" || ", " ||\n    ").split("\n")
+    return {"staging": "staging", "staging_lines": lines}

@@ -11,7 +11,7 @@ from tilegen.emit.c_expr import includes_for
 from tilegen.emit.exponents import negative_exponentials
 from tilegen.emit.reductions_c import accumulation, loop_pragma, settled, starts
 from tilegen.emit.row_parts_c import long_rows, step_of, width_lines
-from tilegen.emit.row_text import chunk_text, in_chunks, row_base, row_statements
+from tilegen.emit.row_text import chunk_text, in_chunks, row_base, row_statements, staging
 from tilegen.emit.sweeps import PackText, Sweeps, Writer, moved, row_indices, wrapped
 from tilegen.plans.rowwise_c import RowLoopsPlan
 from tilegen.problems.base import Tensor
@@ -97,6 +97,7 @@ def context(plan: RowLoopsPlan) -> dict[str, Any]:
         "any_ahead": "ahead" if any(s.step == "kAhead" for s in steps) else "",
         "any_stretches": "stretches" if any(s.step == "kStretch" for s in steps) else "",
         "keeps": "keeps" if keeps else "",
+        **staging(writer, plan.short_program),
         "last_extent": f"{ARGS}{problem.along[-1]}",
         "segments": _segments(writer),
         "rows_expression": Writer(problem, "c_openmp").extent(row_indices(problem)),

@@ -113,14 +113,18 @@ class ElementLoops(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CpuTarget) -> ElementLoops:
-        """Chunks of which all outputs together take at most 512 bytes: few enough lines for the processor to store them
-        while it computes the next chunk. Of 16 KiB where little is computed: memory turns less often from reading
-        to writing.
+        """Chunks of which all outputs together take at most 2 KiB: they wait to be stored while the next chunk is
+        computed. Of 512 bytes where one operand has every index: requests for it further on come between few stores.
+        Of 16 KiB where little is computed: memory turns less often from reading to writing.
         """
         written = sum(t.dtype.bytes for t in problem.tensors() if t.is_written)
-        costly = problem.program().passes[0].is_costly
+        indices = {i for t in problem.tensors() for i in t.dims}
+        whole = [t for t in problem.tensors() if t.is_read and set(t.dims) == indices]
+        most = 512 if len(whole) == 1 else 2048
+        if not problem.program().passes[0].is_costly:
+            most = 16384
         chunk = 4096
-        while chunk * written > (512 if costly else 16384) and chunk > 64:
+        while chunk * written > most and chunk > 64:
             chunk //= 2
         return cls(chunk=chunk)
 
