@@ -224,23 +224,27 @@ def _prefetches(writer: Writer, program: Program, number: int) -> tuple[str, ...
 
     The first pass that computes much, of those after the first, asks for what the first reads of the next row, and
     where the pass after it stores, for the lines of these results. Where none computes much, the last pass asks for
-    the next row: stores go on meanwhile, and lines of results would come no sooner for being asked for.
+    the next row: stores go on meanwhile, and lines of results would come no sooner for being asked for. Of three
+    passes and more it is the one before, where results go to the caches: the last has their lines to wait for.
     """
     problem = writer.problem
     rows = row_indices(problem)
     if len(problem.along) > 1:
         return ()
     busy = [at for at, p in enumerate(program.passes) if at and p.is_costly]
-    asking = busy[0] if busy else len(program.passes) - 1
+    last = len(program.passes) - 1
+    asking = {busy[0] if busy else last: "end - first"}
+    if last > 1 and not busy and program.passes[last].stores:
+        asking = {last - 1: "streams ? 0 : end - first", last: "streams ? end - first : 0"}
     lines = []
-    for load in program.passes[0].loads if number == asking > 0 else ():
+    for load in program.passes[0].loads if number in asking and number > 0 else ():
         tensor = writer.tensor(load.operand.name)
         if not rows or rows[-1] not in tensor.dims:
             continue
         stride = tensor.strides[tensor.dims.index(rows[-1])]
         kind = writer.storage(tensor.dtype)
         lines.append(
-            f"prefetch({tensor.name}_row + first, {ARGS}{stride}, sizeof({kind}), end - first);"
+            f"prefetch({tensor.name}_row + first, {ARGS}{stride}, sizeof({kind}), {asking[number]});"
         )
     storing = [at for at, sweep in enumerate(program.passes) if sweep.stores]
     if storing and number == storing[0] - 1 and number in busy[:1]:

@@ -22,7 +22,7 @@ BLOCK = 64
 
 # Columns for which memory is asked at a time. Where passes compute much, as many lines as a processor has requests
 # under way; elsewhere more, since adding up vectors after each of them would take longer than the elements.
-AHEAD_COSTLY, AHEAD = 256, 1024
+AHEAD_COSTLY, AHEAD = 256, 512
 
 # Columns that are stored at a time where results go to the caches: less often begun and ended.
 CACHED = 512
