@@ -226,3 +226,27 @@ def test_float64_is_bounded_around_a_meaning_that_is_rounded_itself():
     a, b, c = x.astype(np.longdouble)
     fused = (a * b + c).astype(np.float64)
     assert np.all(np.abs(fused - value) <= bound) and np.any(fused != value)
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5])
+def test_dropout_drops_neighbours_rows_and_seeds_independently(part):
+    typed = FormulaProblem(formula="dropout").typed
+
+    def dropped(seed):
+        scalars = {"seed": seed, "cut": int(part * 2147483647), "scale": 1.0}
+        env = {"x": np.ones((96, 2048)), **scalars}
+        return (fl.evaluate(typed, env)["y"] == 0) - part
+
+    first, second = dropped(0), dropped(1)
+    pairs = [
+        (first[:, 1:], first[:, :-1]),
+        (first[:, 2:], first[:, :-2]),
+        (first[1:], first[:-1]),
+        (first, second),
+        (first[:, 1:], second[:, :-1]),
+        (first[:, 2:] * first[:, 1:-1] / (part * (1 - part)) ** 0.5, first[:, :-2]),
+    ]
+    spread = part * (1 - part)
+    assert abs(first.mean()) < 5 * (spread / first.size) ** 0.5
+    for a, b in pairs:
+        assert abs((a * b).mean()) < 5 * spread / a.size**0.5
