@@ -11,6 +11,7 @@ import pytest
 
 from tilegen.emit.render import render
 from tilegen.errors import UsageError
+from tilegen.model import peak
 from tilegen.spec import KernelSpec
 from tilegen.tables import files, lookup, words
 from tilegen.tables.files import Table, read, table_path, update
@@ -205,6 +206,7 @@ def test_a_newer_schema_is_neither_read_nor_overwritten(path):
         ({"threads": True}, "threads = True is no int"),
         ({"sizes": {"m": 1.5}}, "sizes.m = 1.5 is no int"),
         ({"ratios": 3}, "ratios is no list"),
+        ({"peak": "high"}, "peak = 'high' is no float"),
         ({"speed": 1.0}, "unknown key 'speed'"),
         ({"speedups": 1.0}, "speedups is no table"),
         ({"speedups": {"s": [1.0]}}, "speedups.s is no [SPEEDUP, DIGEST]"),
@@ -346,3 +348,18 @@ def test_keys_tell_devices_apart_that_one_name_would_not(monkeypatch):
     for model in ("6-106", "6-143"):
         monkeypatch.setattr(device, "_cpu_model", lambda model=model: model)
         assert device.device_key(WHERE) == f"intel-xeon-processor-{model}"
+
+
+def test_a_row_tells_its_part_of_the_peak_where_a_data_sheet_gives_it():
+    gemm = words.problem_of("gemm", "dtype=bf16")
+    square, line = ({"m": m, "n": 8192, "k": 8192} for m in (8192, 1))
+    flops, bytes_ = 2 * 8192**3 / 989.5e12, (8192 * 8192 + 2 * 8192) * 2 / 4.8e12
+    assert peak.share("nvidia-h200", gemm, square, flops / 0.75) == pytest.approx(0.75)
+    assert peak.share("nvidia-h200", gemm, line, bytes_ / 0.5) == pytest.approx(0.5)
+    assert peak.share("nvidia-h100-80gb-hbm3", gemm, line, bytes_) == pytest.approx(4.8 / 3.35)
+    rows_only = words.problem_of("formula", "dtype=bf16 formula=softmax")
+    assert 0 < peak.share("nvidia-h200", rows_only, {"m": 64, "n": 64}, 1e-5) < 1
+    assert peak.share("some-cpu", gemm, square, 1.0) is None
+    told = row(64)
+    assert "peak" not in told.text()
+    assert "\npeak = 0.75\n" in dataclasses.replace(told, peak=0.75).text()

@@ -366,6 +366,13 @@ def test_show_prints_geometric_means_and_what_is_stale(tilegen, tmp_path):
     ran = tilegen("tune", "--stale")
     assert ran.status == 1 and "2 rows on portable; tilegen tune --refresh" in ran.out
     assert ran.out.splitlines()[-1] == "2 of 3 rows stale"
+    # A table of a newer tilegen hides no other.
+    newer = files.table_path(tmp_path / "tuning", "some-gpu", "gemm")
+    newer.parent.mkdir()
+    newer.write_text("schema = 99\n")
+    shown = tilegen("tune", "--show").out
+    assert "some-gpu/gemm.toml has schema 99" in shown and "mean of 3 rows: 1.000" in shown
+    newer.unlink()
     path.unlink()
     files.update(path, [row(8)])
     ran = tilegen("tune", "--stale")

@@ -250,7 +250,10 @@ def _print(tuned: Tuned) -> None:
         out.print("  in the table already (--again measures it again)")
         return
     peers = ", ".join(f"{name} {ratio:.3f}" for name, ratio in row.peers.items()) or "none timed"
-    out.print(f"  {row.speedup:.3f} of the default (noise {row.noise:.1%}); peers: {peers}")
+    of_peak = f"{row.peak:.0%} of the peak; " if row.peak is not None else ""
+    out.print(
+        f"  {row.speedup:.3f} of the default (noise {row.noise:.1%}); {of_peak}peers: {peers}"
+    )
     out.print(f"  {row.trials}; verified: {row.verified}")
     for line in tuned.why_failed():
         out.print(f"  {line}")

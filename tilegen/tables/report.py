@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tilegen.errors import UsageError
+from tilegen.model import peak
 from tilegen.tables import cover, files, lookup, words
 from tilegen.tables.cover import FEW, WITHIN
 from tilegen.tables.files import Table
@@ -21,12 +23,18 @@ def text(folder: Path) -> str:
     """Every row below a folder: sizes, speedup over the default, best peer; geometric means; covers."""
     lines: list[str] = []
     for path in sorted(folder.glob("*/*.toml")):
-        table = files.read(path)
+        try:
+            table = files.read(path)
+        except UsageError as error:
+            lines.append(error.message)
+            continue
         lines.append(f"{table.device}: {table.operator}")
         for row in table.rows:
             sizes = " ".join(f"{k}={v}" for k, v in row.sizes.items())
             peer = min(row.peers, key=row.peers.__getitem__, default="")
             beside = f", {row.peers[peer]:.3f} of {peer}" if peer else ""
+            of_peak = _share(table, row)
+            beside += f", {of_peak:.0%} of the peak" if of_peak is not None else ""
             lines.append(
                 f"  {row.problem} {sizes} on {row.target}: {row.speedup:.3f} of the default{beside}: "
                 f"{row.schedule}"
@@ -41,6 +49,17 @@ def text(folder: Path) -> str:
         lines += _mend(_stale_by_target(table)) + _covers(lookup.of_today(table))
         lines += [f"  {fault}" for fault in table.faults]
     return "\n".join(lines) if lines else f"no tables in {folder}"
+
+
+def _share(table: Table, row: Row) -> float | None:
+    """Part of the peak that a row's winner reaches; None where it is not known."""
+    if not row.seconds:
+        return None
+    try:
+        problem = words.problem_of(table.operator, row.problem)
+    except UsageError:
+        return None
+    return peak.share(table.device, problem, row.sizes, statistics.median(row.seconds))
 
 
 def stale(folder: Path) -> tuple[str, int]:

@@ -26,6 +26,8 @@ class Row:
         schedule: the winner in words.
         speedup: median of `ratios`.
         default: the schedule of the stated rule in words.
+        peak: part of the device's peak, of arithmetic or of memory, that the winner reaches; None where its
+            data sheet is not known.
         peers: median ratio peer / winner by peer; above 1 the winner is faster.
         speedups: ratio default / schedule of other schedules measured at this size, by their words.
         digests: of the texts of the kernels in `speedups`; one that has none, or another text now, is not used.
@@ -46,6 +48,7 @@ class Row:
     speedup: float
     threads: int = 0
     default: str = ""
+    peak: float | None = None
     peers: Mapping[str, float] = field(default_factory=dict)
     speedups: Mapping[str, float] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
@@ -68,7 +71,7 @@ class Row:
         lines = ["[[row]]"]
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
-            told = value not in ((), {}, "") or item.name in _NEEDED
+            told = value not in ((), {}, "", None) or item.name in _NEEDED
             if told and item.name not in ("speedups", "digests"):
                 lines.append(f"{item.name} = {_toml(value)}")
         if self.speedups:
@@ -109,6 +112,7 @@ _KINDS: dict[str, Any] = {
     "threads": int,
     "speedup": float,
     "noise": float,
+    "peak": float,
 }
 _NUMBERS = {"seconds", "ratios"}
 _TABLES = {"sizes": int, "peers": float, "machine": str}

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Mapping
 
 from tilegen.bench.samples import spread
+from tilegen.model.peak import share
 from tilegen.tables import words
 from tilegen.tables.rows import Row
 from tilegen.tune.cases import Confirmed, Settings
@@ -50,6 +51,7 @@ def row_of(
         schedule=winner,
         speedup=speedup,
         default=search.candidate(0).schedule,
+        peak=share(settings.rules.device, search.problem, search.sizes, statistics.median(mine)),
         peers=peers,
         speedups=speedups,
         digests={name: digests[name] for name in speedups},
