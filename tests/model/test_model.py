@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import ROOT
 from tilegen.bench.samples import load
 from tilegen.model import choose, gemm_cuda
+from tilegen.model.estimate import OVERLAP, Estimate, Term
 from tilegen.problems.gemm import Gemm
 from tilegen.spec import KernelSpec
 from tilegen.tables import files
@@ -50,7 +51,8 @@ def test_the_choice_is_near_the_fastest_of_what_was_measured():
 def test_the_choice_is_near_the_fastest_of_every_tuned_size():
     judged = choose.judge(of_table(files.read(ROOT / "tuning" / "nvidia-h200" / "gemm.toml")))
     assert len(judged) >= 150
-    assert statistics.mean(math.log1p(j.loss) for j in judged) < math.log(1.03)
+    assert statistics.mean(math.log1p(j.loss) for j in judged) < math.log(1.02)
+    assert max(j.loss for j in judged) < 0.25
 
 
 def test_estimates_are_near_the_measured_times():
@@ -62,6 +64,25 @@ def test_estimates_are_near_the_measured_times():
             ratios.append(math.log(made.seconds / row.median()))
     assert len(ratios) > 200
     assert statistics.pstdev(ratios) < 0.15 and abs(statistics.mean(ratios)) < 0.10
+
+
+def test_a_column_is_not_split_into_parts_of_which_no_round_is_whole():
+    """As measured on an H200: 32 us where eight warps share 7168 elements of a column, 15.5 where one reads them."""
+    made, sizes = problem("sm_90a", dtype="bf16"), {"m": 1, "n": 4096, "k": 7168}
+
+    def seconds(split):
+        given = {"dtype": "bf16", "schedule": "gemv", "columns": "2", "split": str(split)}
+        schedule = KernelSpec.make("gemm", "sm_90a", given).schedule
+        return gemm_cuda.estimate(schedule, made, H200, sizes).seconds
+
+    assert seconds(8) > 1.5 * seconds(1)
+
+
+def test_what_overlaps_takes_longer_where_more_is_as_long():
+    terms = tuple(Term(str(n), s, "") for n, s in enumerate((1.0, 0.5, 1.0)))
+    few, many = (Estimate(None, terms[:n], OVERLAP).seconds for n in (2, 3))
+    assert 1.0 < few < 1.05 < 1.15 < many < 1.25
+    assert Estimate(None, terms).seconds == pytest.approx(1 + 0.04 * 1.5)
 
 
 @pytest.mark.parametrize("m", [1, 8, 64, 128, 512, 2048, 8192])
@@ -152,7 +173,7 @@ def test_tiles_are_cut_where_a_last_wave_would_be_nearly_empty():
 
     # Of 16 tiles in a second wave each takes as long as a whole one.
     assert seconds(144, False) > 1.7 * seconds(128, False)
-    assert seconds(144, True) < 0.75 * seconds(144, False)
+    assert seconds(144, True) < 0.85 * seconds(144, False)
     # What fills its wave is not cut, and is a little slower for being able to.
     assert 0 < seconds(128, True) / seconds(128, False) - 1 < 0.02
     assert best("sm_90a", (1024, 16, 500000), dtype="bf16").stream

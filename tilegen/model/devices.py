@@ -11,8 +11,8 @@ class Device:
 
     Attributes:
         processors: multiprocessors.
-        clock: GHz under load; `drop` of it is lost where every matrix unit is busy, to the power limit.
-        drop: GHz.
+        clock: GHz where the matrix units wait.
+        drop: how much longer a clock becomes where all of them multiply all the time, as a part: the power limit.
         tensor: products of 16-bit elements by the matrix units, as wgmma or mma.sync of that architecture.
         mma: the same by mma.sync.
         fma32, fma64: products by the ordinary units.
@@ -37,9 +37,9 @@ class Device:
 # By target: H200, A100, A10, L40S, T4. Rates from NVIDIA's data sheets; the H200's clocks, intake, L2, memory and
 # latency are fitted to measurements.
 DEVICES = {
-    "sm_90a": Device(132, 1.70, 0.22, 2048, 900, 128, 64, 120, 13500, 4250, 1250),
-    "sm_80": Device(108, 1.41, 0.10, 1024, 1024, 64, 32, 60, 4500, 1400, 1000),
-    "sm_86": Device(72, 1.69, 0.20, 512, 512, 128, 2, 60, 2000, 550, 900),
-    "sm_89": Device(142, 2.10, 0.30, 512, 512, 128, 2, 60, 4500, 800, 1000),
-    "sm_75": Device(40, 1.59, 0.30, 512, 512, 64, 2, 50, 1200, 280, 900),
+    "sm_90a": Device(132, 1.785, 0.306, 2048, 900, 128, 64, 178, 14500, 4450, 1180),
+    "sm_80": Device(108, 1.41, 0.08, 1024, 1024, 64, 32, 60, 4500, 1400, 1000),
+    "sm_86": Device(72, 1.69, 0.13, 512, 512, 128, 2, 60, 2000, 550, 900),
+    "sm_89": Device(142, 2.10, 0.17, 512, 512, 128, 2, 60, 4500, 800, 1000),
+    "sm_75": Device(40, 1.59, 0.23, 512, 512, 64, 2, 50, 1200, 280, 900),
 }

@@ -21,10 +21,8 @@ STRADDLE, MIDDLE = 2.0, 1.25
 NARROW = {16: 1.0, 8: 1.1, 4: 1.5, 2: 8.0, 1: 8.0}
 # Instructions of a function such as exp or gelu, to the precision of 16-bit results.
 FUNCTION = 12
-# Bytes a nanosecond that one multiprocessor draws from device memory, where few have work left.
-ALONE = 65.0
-# The same of a pair, which shares a port, in a wave that gives some pairs two pieces of work and others none.
-PAIR = 75.0
+# Bytes a nanosecond of the whole device, results written from registers to odd addresses.
+UNALIGNED = 4000.0
 
 
 @functools.lru_cache(maxsize=64)
@@ -48,27 +46,17 @@ class Call:
     count: int
     bytes: int
 
-    def memory(
-        self, in_flight: float, bytes_moved: float | None = None, tail: tuple[int, int] = (0, 1)
-    ) -> Term:
+    def memory(self, in_flight: float, bytes_moved: float | None = None) -> Term:
         """Device memory, no faster than what is requested ahead allows.
 
         Args:
             in_flight: bytes that are on their way at any time.
             bytes_moved: bytes in all, those that must move if not given.
-            tail: pieces of work of a last wave that leaves multiprocessors idle after full ones, and of all waves.
         """
         moved = self.bytes if bytes_moved is None else bytes_moved
         rate = min(self.device.memory, in_flight / self.device.latency)
         why = f"{moved / 1e6:.1f} MB at {rate / 1e3:.2f} TB/s"
-        last, pieces = tail
-        piece = moved / pieces
-        seconds = (moved - last * piece) / rate
-        pairs = self.device.processors // 2
-        if not last and pairs < pieces <= 2 * pairs:
-            seconds = max(seconds, 2 * piece / PAIR)
-        seconds += max(last * piece / rate, piece / ALONE if last else 0.0)
-        return Term("device memory", seconds / 1e9, why)
+        return Term("device memory", moved / rate / 1e9, why)
 
     @property
     def arithmetic(self) -> int:
@@ -99,8 +87,8 @@ class Call:
         return [extent[dims[1]] * size for dims in (layout.a_dims, layout.b_dims)]
 
     def clock(self, busy: float) -> float:
-        """GHz where this part of the device's matrix units is busy."""
-        return self.device.clock - self.device.drop * busy
+        """GHz where the matrix units of the device multiply this part of the time, of that at the full clock."""
+        return self.device.clock / (1 + self.device.drop * min(1.0, busy))
 
 
 @dataclass(frozen=True)
@@ -173,3 +161,11 @@ def travel(
             f"{own / 1e6:.1f} MB into a multiprocessor at {device.intake:.0f} GB/s",
         ),
     ]
+
+
+def odd_rows(call: Call) -> list[Term]:
+    """Results whose rows are no multiple of 16 bytes, where threads write them one by one."""
+    if call.n * call.problem.out_dtype.bytes % 16 == 0:
+        return []
+    stored = call.m * call.n * call.count * call.problem.out_dtype.bytes
+    return [Term("odd rows", stored / UNALIGNED / 1e9, "of results", overlaps=False)]

@@ -11,9 +11,9 @@ from tilegen.schedules.gemm_wgmma import WgmmaGemm
 from tilegen.schedules.gemm_wgmma_rules import LEAST_SHARE
 
 # Nanoseconds until one block's word that its sums are there has reached another.
-HAND_OVER = 1500.0
+HAND_OVER = 2500.0
 # Bytes a nanosecond at which a multiprocessor writes sums to L2, or reads them there.
-SUMS = 60.0
+SUMS = 47.0
 
 
 @dataclass(frozen=True)
