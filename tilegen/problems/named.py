@@ -104,7 +104,7 @@ NAMED: dict[str, Named] = {
     ),
     "dropout": Named(
         "k = (m * 1103515245 + (seed % 2147483647) * 48271) % 2147483647; h = (k * k + n * 69621) % 2147483647; "
-        "h2 = (h * h + k) % 2147483647; y[m,n] = where((h2 * h2 + n) % 2147483647 >= cut, x[m,n] * scale, 0)",
+        "h2 = (h * h + k) % 2147483647; y[m,n] = where((h2 * h2) % 2147483647 >= cut, x[m,n] * scale, 0)",
         "dropout by a hash of row, column and seed: cut = p * 2147483647, scale = 1 / (1 - p)",
         "seed:i64,cut:i64",
     ),
