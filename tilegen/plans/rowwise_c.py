@@ -54,6 +54,7 @@ class RowLoopsPlan(FormulaPlan):
         """Derive every number. The schedule must be legal for the problem on the target."""
         clang, gcc = loop_features(target)
         costly = any(p.is_costly for p in problem.program().passes)
+        outputs = [t for t in problem.tensors() if t.is_written and problem.along[-1] in t.dims]
         return cls(
             problem=problem,
             schedule=schedule,
@@ -66,7 +67,8 @@ class RowLoopsPlan(FormulaPlan):
             row_parts=PARTS,
             part_block=BLOCK,
             serial=schedule.serial,
-            stream_bytes=schedule.stream_bytes,
+            # Results of several outputs are written beside as many inputs: they leave the caches sooner.
+            stream_bytes=schedule.stream_bytes // max(1, len(outputs)),
             clang_features=clang,
             gcc_features=gcc,
             short_program=problem.program("costly" if len(problem.along) == 1 else "nothing"),

@@ -40,7 +40,8 @@ class RowLoops(FormulaSchedule):
     )
     stream_bytes: int = option(
         33554432,
-        "Size of the results from which on they are stored past the caches; smaller ones stay for their reader.",
+        "Size of the results from which on they are stored past the caches, of several outputs a half, a third ...; "
+        "smaller ones stay for their reader.",
         kind=int,
         unit="bytes",
     )
