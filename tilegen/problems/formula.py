@@ -32,8 +32,8 @@ RESERVED = frozenset(
     held in_ring items keeps kept kept_before kernel last_chunk last_part left_read length line
     lines lines_alike most needed overlap own_streams packs part parts past_line piece pieces
     reach reads refusal resident results row_length row_quotient rows_at_once
-    rows_of_block segment share shared_parts shares short_rows side space start stop streaming
-    streams team thread threads tile tile_end tile_first tile_lead tile_left tile_start
+    rows_of_block segment share shared_parts shares short_rows side space staging start stop
+    streaming streams team thread threads tile tile_end tile_first tile_lead tile_left tile_start
     tile_width tiles_read tiles_written together turns vector whole whole_read whole_write width
     writes""".split()
 )
