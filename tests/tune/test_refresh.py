@@ -79,6 +79,20 @@ def test_a_row_whose_default_is_another_kernel_now_is_measured_again(settings): 
         assert (one._fresh(search, {}) is not None) == kept
 
 
+def test_a_refresh_times_a_default_that_is_another_now(settings):  # noqa: F811
+    settings = dataclasses.replace(settings, refresh=True)
+    one = Tuner(settings, local(1))
+    path = files.table_path(settings.tables, "test-cpu", "gemm")
+    for default, kept in ((0, True), (1, False)):
+        search = one._search(CASE, lambda state: None, candidates.Space(SMALL[:2]))
+        row = Row(words.problem_text(search.problem), WHERE.name, dict(CASE.sizes), TEXTS[0], 1.0)
+        held = dict(digest=search.candidate(0).digest, toolchain=one._toolchain, threads=1)
+        held |= dict(default=TEXTS[default], speedups={TEXTS[0]: 1.0, TEXTS[1]: 0.9})
+        held |= dict(digests={TEXTS[1]: search.candidate(1).digest})
+        files.update(path, [dataclasses.replace(row, **held)])
+        assert (one._fresh(search, {}) is not None) == kept
+
+
 def test_rows_of_two_operators_in_the_same_words_are_crossed_apart(
     settings, monkeypatch  # noqa: F811
 ):

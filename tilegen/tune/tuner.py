@@ -159,7 +159,10 @@ class Tuner:
         )
 
     def _fresh(self, search: Search, known: dict[Problem, list[Row]]) -> Row | None:
-        """The row of an earlier run that still holds; rows of a problem are told apart once, into `known`."""
+        """The row of an earlier run that still holds; rows of a problem are told apart once, into `known`.
+
+        A search does not begin anew because a model chooses another default; a refresh times it.
+        """
         if self.settings.again:
             return None
         if search.problem not in known:
@@ -174,6 +177,8 @@ class Tuner:
             same = dict(row.sizes) == dict(search.sizes)
             same = same and row.threads == self.settings.rules.threads
             same = same and row.toolchain == self._toolchain
+            if self.settings.refresh:
+                same = same and row.default == search.candidate(0).schedule
             if same and row.schedule.startswith(self.settings.schedule):
                 return row
         return None
