@@ -25,6 +25,10 @@ except ImportError:  # not a POSIX system
 # Entries not used for the longest time go first once the cache is larger than this.
 LIMIT_BYTES = 2 << 30
 
+# The cache is measured no more often than this: ten thousand entries take seconds.
+SWEEP_SECONDS = 60.0
+_SWEPT = ".swept"
+
 
 def _writable(path: Path) -> bool:
     try:
@@ -142,6 +146,11 @@ def _size(folder: Path) -> int:
 
 def _shrink(root: Path, keep: Path) -> None:
     """Drop the entries used least recently until the cache fits, and scratch and locks older than a day."""
+    swept = root / _SWEPT
+    with contextlib.suppress(FileNotFoundError):
+        if time.time() - swept.stat().st_mtime < SWEEP_SECONDS:
+            return
+    swept.touch()
     entries = []
     for folder in root.iterdir():
         try:
