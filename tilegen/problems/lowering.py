@@ -281,7 +281,13 @@ def _stem(node: Node) -> str:
         case Call(function):
             return function
         case Binary(op):
-            words = {"+": "total", "-": "difference", "*": "product", "**": "power", "%": "remainder"}
+            words = {
+                "+": "total",
+                "-": "difference",
+                "*": "product",
+                "**": "power",
+                "%": "remainder",
+            }
             return words.get(op, "quotient")
     return "value"
 
