@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  parts of columns, blocks of 32 x 8 threads
-// Inputs    9a37a8703eed  (command, templates and emitter)
-// Body      cf5f1720fa4b  (everything below this comment)
+// Inputs    be9c0a5a0891  (command, templates and emitter)
+// Body      2f28b9269ef4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_sum_f32_p32x8_sm80.h"
@@ -79,11 +79,24 @@ enum class Rows {
 template <Rows kRows>
 constexpr int kPieceOf = kAcross * kVector - (kRows == Rows::kAlike ? kVector : 0);
 
-// Whether a pack lies in the array from `start` to `stop`.
+// Steps from one on, up to another.
+struct Steps {
+  int64_t from, until;
+};
+
+// Those of `steps` at which the pack that stands at `first` at step 0 lies in an array whole: all
+// but
+// a few at either end, since it reaches out of a row by less than its width.
 template <typename Element>
-__device__ __forceinline__ bool lies(const Element *from, const Element *start,
-                                     const Element *stop) {
-  return (from >= start) & (stop - from >= kVector);
+__device__ __forceinline__ Steps steps_within(Steps steps, const Element *first, int64_t stride,
+                                              const Element *start, const Element *stop) {
+  while (steps.from < steps.until && first + steps.from * stride < start) {
+    ++steps.from;
+  }
+  while (steps.until > steps.from && stop - (first + (steps.until - 1) * stride) < kVector) {
+    --steps.until;
+  }
+  return steps;
 }
 
 // A pack that reaches out of its array.
@@ -115,22 +128,24 @@ __device__ __forceinline__ int elements_askew(const Element *from) {
 
 // Give a thread its columns of the piece: so far it has those that lie `before` them.
 template <int kWidth, typename Value>
-__device__ __forceinline__ void move_to_piece(Value (&value)[kWidth],
-                                              Value (*partials)[kAcross * kWidth], int before) {
-  const int row = static_cast<int>(threadIdx.x) / kAcross;
-  const int place = static_cast<int>(threadIdx.x) % kAcross * kWidth;
+__device__ __forceinline__ void move_to_piece(Value (&value)[kWidth], Value (*partials)[kThreads],
+                                              int before) {
+  const int thread = static_cast<int>(threadIdx.x), side = thread % kAcross;
 #pragma unroll
   for (int element = 0; element < kWidth; ++element) {
-    if (place + element >= before) {
-      partials[row][place + element - before] = value[element];
+    // The column's place belongs to this thread or, for the first of a pack, to the one before.
+    const bool stays = element >= before;
+    if (stays || side > 0) {
+      const int place = element - before + (stays ? 0 : kWidth);
+      partials[place][thread - (stays ? 0 : 1)] = value[element];
     }
   }
   // The row of threads has written its columns before any is read.
   __syncthreads();
 #pragma unroll
   for (int element = 0; element < kWidth; ++element) {
-    if (place + kWidth < kAcross * kWidth) {
-      value[element] = partials[row][place + element];
+    if (side < kAcross - 1) {
+      value[element] = partials[element][thread];
     }
   }
   // They are read before the next values overwrite them.
@@ -146,13 +161,14 @@ struct Sum {
 // Combine the values of all rows of kSide threads, column by column: the lower half takes in the
 // upper, until one row is left, so that the order is always the same. Every thread gets the result.
 template <typename Op, int kSide, int kWidth, typename Value>
-__device__ __forceinline__ void combine_rows(Value (&value)[kWidth],
-                                             Value (*partials)[kSide * kWidth]) {
-  const int row = static_cast<int>(threadIdx.x) / kSide;
-  const int place = static_cast<int>(threadIdx.x) % kSide * kWidth;
+__device__ __forceinline__ void combine_rows(Value (&value)[kWidth], Value (*partials)[kThreads]) {
+  if constexpr (kSide == kThreads) {
+    return;  // one row
+  }
+  const int thread = static_cast<int>(threadIdx.x), row = thread / kSide;
 #pragma unroll
   for (int element = 0; element < kWidth; ++element) {
-    partials[row][place + element] = value[element];
+    partials[element][thread] = value[element];
   }
   for (int half = kThreads / kSide / 2; half > 0; half /= 2) {
     // What the upper half has combined so far is written before the lower one reads it.
@@ -160,8 +176,8 @@ __device__ __forceinline__ void combine_rows(Value (&value)[kWidth],
     if (row < half) {
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
-        value[element] = Op::combine(value[element], partials[row + half][place + element]);
-        partials[row][place + element] = value[element];
+        value[element] = Op::combine(value[element], partials[element][thread + half * kSide]);
+        partials[element][thread] = value[element];
       }
     }
   }
@@ -169,7 +185,7 @@ __device__ __forceinline__ void combine_rows(Value (&value)[kWidth],
   __syncthreads();
 #pragma unroll
   for (int element = 0; element < kWidth; ++element) {
-    value[element] = partials[0][place + element];
+    value[element] = partials[element][thread % kSide];
   }
   // Nobody reads the values any more when the next call overwrites them.
   __syncthreads();
@@ -195,7 +211,7 @@ __device__ __forceinline__ void reduce_parts(
   constexpr int kPiece = kPieceOf<kRows>;
   // From one column of a thread to its next, and from its first to the next thread's.
   constexpr int kSpread = 1, kFirst = kWidth;
-  __shared__ float partials[kDown][kAcross * kVector];
+  __shared__ float partials[kVector][kThreads];  // [element][thread]
   const int down = static_cast<int>(threadIdx.x) / kAcross;
   const int side = static_cast<int>(threadIdx.x) % kAcross * kFirst;
   const int64_t columns = args.n, length = args.m;
@@ -220,6 +236,20 @@ __device__ __forceinline__ void reduce_parts(
     }
     const int64_t column = first_column + side - before;
 
+    // The first of a thread's steps, and the end of them.
+    int64_t first = column < columns ? first_step : end, last = end;
+    [[maybe_unused]] Steps within = {0, length};  // at which all packs lie in their arrays
+    if constexpr (kRows == Rows::kAlike) {
+      const int64_t step = 0;
+      const int64_t m_index = step;
+      const float *x_step = x + m_index * args.x_stride_m;
+      within = steps_within(within, x_step + column, args.x_stride_m, x, x_stop);
+      if (first < within.from) {
+        first += (within.from - first + kDown - 1) / kDown * kDown;
+      }
+      last = within.until < last ? within.until : last;
+    }
+
     // row_sum = sum of x_mn.
     float row_sum[kWidth];
 #pragma unroll
@@ -227,7 +257,7 @@ __device__ __forceinline__ void reduce_parts(
       row_sum[element] = 0.0f;
     }
 #pragma unroll 1
-    for (int64_t next = column < columns ? first_step : end; next < end; next += kDepth * kDown) {
+    for (int64_t next = first; next < last; next += kDepth * kDown) {
       // Every access of kDepth steps is under way before the first value is used.
       Pack<float, kWidth> x_packs[kDepth];
       bool reads[kDepth];
@@ -236,7 +266,7 @@ __device__ __forceinline__ void reduce_parts(
         const int64_t step = next + each * kDown;
         const int64_t m_index = step;
         const float *x_step = x + m_index * args.x_stride_m;
-        reads[each] = step < end && (kRows != Rows::kAlike || (lies(x_step + column, x, x_stop)));
+        reads[each] = step < last;
         x_packs[each] = fetch<kRows>(reads[each], x_step + column, columns - column);
       }
 #pragma unroll
@@ -254,12 +284,12 @@ __device__ __forceinline__ void reduce_parts(
     }
     if constexpr (kRows == Rows::kAlike) {
       // Packs that reach out of an array, of which there were zeros so far.
+      const bool outermost = column < columns && (within.from > first_step || within.until < end);
 #pragma unroll 1
-      for (int64_t step = column < columns ? first_step : end; step < end; step += kDown) {
+      for (int64_t step = outermost ? first_step : end; step < end; step += kDown) {
         const int64_t m_index = step;
         const float *x_step = x + m_index * args.x_stride_m;
-        const bool reaches_out = !(lies(x_step + column, x, x_stop));
-        if (reaches_out) {
+        if (step < within.from || step >= within.until) {
           const auto x_pack = read_singly(x_step + column, x, x_stop);
 #pragma unroll
           for (int element = 0; element < kWidth; ++element) {
@@ -284,29 +314,31 @@ __device__ __forceinline__ void reduce_parts(
   }
 }
 
-// Blocks combine the parts of kFew columns, in a fixed order, and store what follows from them.
+// Blocks combine the parts of kTogether columns, in a fixed order, and store what follows from
+// them.
+template <int kTogether>
 __device__ __forceinline__ void finish_columns(
     const Arguments &args,
     const float *__restrict__ x,
     float *__restrict__ y) {
   constexpr int kWidth = 1;
-  __shared__ float partials[kThreads / kFew][kFew];
-  const int down = static_cast<int>(threadIdx.x) / kFew;
-  const int64_t columns = args.n, all = 1 * columns;
+  __shared__ float partials[kWidth][kThreads];  // [element][thread]
+  const int down = static_cast<int>(threadIdx.x) / kTogether;
+  const int64_t columns = args.n, all = columns;
 
-  for (int64_t first = static_cast<int64_t>(blockIdx.x) * kFew; first < all;
-       first += static_cast<int64_t>(gridDim.x) * kFew) {
+  for (int64_t first = static_cast<int64_t>(blockIdx.x) * kTogether; first < all;
+       first += static_cast<int64_t>(gridDim.x) * kTogether) {
     // A column past the end has no parts, and nothing is stored for it.
-    const int64_t flat = first + threadIdx.x % kFew;
+    const int64_t flat = first + threadIdx.x % kTogether;
     const int64_t parts = flat < all ? args.parts : 0;
     const int64_t column = flat < all ? flat % columns : columns;
     float row_sum[kWidth] = {0.0f};
 #pragma unroll 4
-    for (int64_t part = down; part < parts; part += kThreads / kFew) {
+    for (int64_t part = down; part < parts; part += kThreads / kTogether) {
       const float more = args.row_sum_parts[part * all + flat];
       row_sum[0] = Sum::combine(row_sum[0], more);
     }
-    combine_rows<Sum, kFew>(row_sum, partials);
+    combine_rows<Sum, kTogether>(row_sum, partials);
 #pragma unroll
     for (int element = 0; element < kWidth; ++element) {
       if (down == 0 && column + element < columns) {
@@ -328,9 +360,16 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   reduce_parts<Rows::kAlike>(args, args.x, args.y);
 }
 
+// For columns of many parts, which rows of threads share.
 extern "C" __global__ void __launch_bounds__(kThreads)
     tilegen_column_sum_f32_p32x8_sm80_finish(const Arguments args) {
-  finish_columns(args, args.x, args.y);
+  finish_columns<kFew>(args, args.x, args.y);
+}
+
+// For columns of few parts, all of which a thread takes.
+extern "C" __global__ void __launch_bounds__(kThreads)
+    tilegen_column_sum_f32_p32x8_sm80_finish_alone(const Arguments args) {
+  finish_columns<kThreads>(args, args.x, args.y);
 }
 
 }  // namespace column_sum_f32_p32x8_sm80
@@ -353,8 +392,8 @@ namespace column_sum_f32_p32x8_sm80 {
 
 // Parts that the steps are cut into: enough for kBlocks blocks, each with work for its threads.
 static int64_t count_parts(int64_t lines, int64_t columns, int64_t length) {
-  constexpr int64_t kPiece = kAcross * kVector;
-  const int64_t pieces = lines * ((columns + kPiece - 1) / kPiece);
+  const int64_t piece = columns % kVector == 0 ? kPieceOf<Rows::kWhole> : kPieceOf<Rows::kAlike>;
+  const int64_t pieces = lines * ((columns + piece - 1) / piece);
   const int64_t wanted = pieces < kBlocks ? kBlocks / (pieces > 0 ? pieces : 1) : 1;
   const int64_t most = length / (kDown * kLeast) > 0 ? length / (kDown * kLeast) : 1;
   return wanted < most ? wanted : most;
@@ -365,7 +404,7 @@ static int64_t count_parts(int64_t lines, int64_t columns, int64_t length) {
 extern "C" size_t tilegen_column_sum_f32_p32x8_sm80_workspace(
     int64_t m, int64_t n) {
   const int64_t parts = column_sum_f32_p32x8_sm80::count_parts(1, n, m);
-  return static_cast<size_t>(parts * 1 * n) * 8;
+  return static_cast<size_t>(parts * n) * 8;
 }
 
 extern "C" cudaError_t tilegen_column_sum_f32_p32x8_sm80(
@@ -394,7 +433,7 @@ extern "C" cudaError_t tilegen_column_sum_f32_p32x8_sm80(
       x_stride_m,
       static_cast<float *>(y),
       parts,
-      reinterpret_cast<float *>(space + parts * lines * columns * 0 * 8),
+      reinterpret_cast<float *>(space),
   };
 
   // Whole accesses need sizes, strides and addresses that are multiples of theirs.
@@ -408,7 +447,13 @@ extern "C" cudaError_t tilegen_column_sum_f32_p32x8_sm80(
     piece = kPieceOf<Rows::kWhole>;
   }
   const int64_t items = parts * lines * ((columns + piece - 1) / piece);
-  const int64_t finishing = (lines * columns + kFew - 1) / kFew;
+  // A thread takes all parts of a column where they are so few that others would have none.
+  const bool alone = parts <= kLeast;
+  const auto finish = alone
+      ? tilegen_column_sum_f32_p32x8_sm80_finish_alone
+      : tilegen_column_sum_f32_p32x8_sm80_finish;
+  const int64_t together = alone ? kThreads : kFew;
+  const int64_t finishing = (lines * columns + together - 1) / together;
   const int64_t most = 2147483647;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(items < most ? items : most));
@@ -419,7 +464,7 @@ extern "C" cudaError_t tilegen_column_sum_f32_p32x8_sm80(
     return error;
   }
   config.gridDim = dim3(static_cast<unsigned>(finishing < most ? finishing : most));
-  return cudaLaunchKernelEx(&config, tilegen_column_sum_f32_p32x8_sm80_finish, args);
+  return cudaLaunchKernelEx(&config, finish, args);
 }
 
 #endif  // TILEGEN_DEVICE_ONLY

@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], m)); y[m,n] = e / sum(e, m)
 // Schedule  blocks of 8 x 64 threads
-// Inputs    165f417829a7  (command, templates and emitter)
-// Body      86d308c3cb13  (everything below this comment)
+// Inputs    3687f98a00f1  (command, templates and emitter)
+// Body      014600657d9d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "columns_b70de2_f32_8x64_sm80.h"
@@ -128,13 +128,14 @@ struct Sum {
 // Combine the values of all rows of kSide threads, column by column: the lower half takes in the
 // upper, until one row is left, so that the order is always the same. Every thread gets the result.
 template <typename Op, int kSide, int kWidth, typename Value>
-__device__ __forceinline__ void combine_rows(Value (&value)[kWidth],
-                                             Value (*partials)[kSide * kWidth]) {
-  const int row = static_cast<int>(threadIdx.x) / kSide;
-  const int place = static_cast<int>(threadIdx.x) % kSide * kWidth;
+__device__ __forceinline__ void combine_rows(Value (&value)[kWidth], Value (*partials)[kThreads]) {
+  if constexpr (kSide == kThreads) {
+    return;  // one row
+  }
+  const int thread = static_cast<int>(threadIdx.x), row = thread / kSide;
 #pragma unroll
   for (int element = 0; element < kWidth; ++element) {
-    partials[row][place + element] = value[element];
+    partials[element][thread] = value[element];
   }
   for (int half = kThreads / kSide / 2; half > 0; half /= 2) {
     // What the upper half has combined so far is written before the lower one reads it.
@@ -142,8 +143,8 @@ __device__ __forceinline__ void combine_rows(Value (&value)[kWidth],
     if (row < half) {
 #pragma unroll
       for (int element = 0; element < kWidth; ++element) {
-        value[element] = Op::combine(value[element], partials[row + half][place + element]);
-        partials[row][place + element] = value[element];
+        value[element] = Op::combine(value[element], partials[element][thread + half * kSide]);
+        partials[element][thread] = value[element];
       }
     }
   }
@@ -151,7 +152,7 @@ __device__ __forceinline__ void combine_rows(Value (&value)[kWidth],
   __syncthreads();
 #pragma unroll
   for (int element = 0; element < kWidth; ++element) {
-    value[element] = partials[0][place + element];
+    value[element] = partials[element][thread % kSide];
   }
   // Nobody reads the values any more when the next call overwrites them.
   __syncthreads();
@@ -177,7 +178,7 @@ __device__ __forceinline__ void reduce_columns(
   [[maybe_unused]] constexpr int kSpread = kWhole ? 1 : kAcross;
   constexpr int kFirst = kWhole ? kWidth : 1;  // from a thread's first column to the next thread's
   constexpr int kPiece = kAcross * kWidth;
-  __shared__ float partials[kDown][kAcross * kVector];
+  __shared__ float partials[kVector][kThreads];  // [element][thread]
   const int down = static_cast<int>(threadIdx.x) / kAcross;
   const int64_t columns = args.n, length = args.m;
   const int64_t pieces_of_line = (columns + kPiece - 1) / kPiece;

@@ -20,7 +20,7 @@ WEIGHED = "y[b,n] = sum(x[b,m,n] * w[n] * u[m], m)"
     [
         ("layernorm", "bf16", ((3, 77), (2, 519), (2, 7))),
         pytest.param(BIAS, "bf16", ((3, 77), (1, 9), (2, 1)), marks=pytest.mark.slow),
-        ("column_sum", "bf16", ((9, 77), (2, 261), (1, 7))),
+        ("column_sum", "bf16", ((9, 77), (2, 261), (1, 7), (300, 3))),
         ("column_mean", "bf16", ((9, 77),)),
         pytest.param(WEIGHED, "f16", ((2, 9, 39),), marks=pytest.mark.slow),
         ("transpose", "bf16", ((129, 77), (9, 139), (1, 7))),

@@ -10,6 +10,7 @@ from typing import Any
 from tilegen.emit.column_text import COLUMN, NEIGHBOUR, ArrayText, Columns, ColumnSweepText
 from tilegen.emit.row_text import alike_conditions, stop_line
 from tilegen.emit.sweeps import Writer, wrapped
+from tilegen.plans.columns import RESULT_BYTES
 from tilegen.problems.lowering import COUNT
 from tilegen.problems.passes import Pass
 
@@ -22,6 +23,7 @@ class FetchText:
     type: str
     base: str
     address: str
+    stride: str
 
     @property
     def array(self) -> str:
@@ -46,6 +48,23 @@ KERNELS = (
 )
 
 
+@dataclass(frozen=True)
+class FinishKernel:
+    """A kernel that combines parts: its name, the columns of a block, and when it is used."""
+
+    name: str
+    together: str
+    what: str
+
+
+FINISHES = (
+    FinishKernel("finish", "kFew", "For columns of many parts, which rows of threads share."),
+    FinishKernel(
+        "finish_alone", "kThreads", "For columns of few parts, all of which a thread takes."
+    ),
+)
+
+
 def context(made: Columns, names: dict[str, Any]) -> dict[str, Any]:
     """What the template of two kernels adds: each locates, loads and computes only what it uses."""
     sweep = names["sweeps"][0]
@@ -61,15 +80,14 @@ def context(made: Columns, names: dict[str, Any]) -> dict[str, Any]:
     fetch_lines, fetched = _fetches(made, made.program.passes[0])
     uses = _step_uses(made, made.program.passes[0], sweep.lines)
     fresh = [line for line in uses if line not in fetch_lines]
-    lies = " & ".join(f"lies({p.base} + column, {p.array}, {p.array}_stop)" for p in fetched)
+    outer = Writer(size, "cuda").extent(made.outer)
     return {
         "sweep": replace(sweep, step_lines=wrapped(uses)),
         "singly": replace(_singly(sweep), step_lines=wrapped(fresh)),
-        "lies": lies,
-        "lies_too": f" && (kRows != Rows::kAlike || ({lies}))" if form else "",
         "stops": _stops(made) if form else [],
         "fetch_lines": wrapped(fetch_lines),
         "fetched": fetched,
+        "before_lines_all": wrapped(_needed_lines(fetch_lines, [p.base for p in fetched])),
         "before_lines": wrapped(_needed_lines(fetch_lines, [fetched[0].base] if fetched else [])),
         "alike_form": form,
         "alike_less": " - (kRows == Rows::kAlike ? kVector : 0)" if form else "",
@@ -80,12 +98,19 @@ def context(made: Columns, names: dict[str, Any]) -> dict[str, Any]:
             for k in KERNELS
             if k.name == "vector" or (form if k.name == "alike" else not form or alike)
         ],
+        "finishes": FINISHES,
         "loaded": parts,
         "finish_loaded": finish,
         "line_lines": _needed_lines(names["line_lines"], in_parts),
         "finish_line_lines": (lines := _needed_lines(names["line_lines"], in_finish)),
         "counted": any(f" {COUNT} = " in line for line in lines),
-        "host_lines": Writer(size, "cuda").extent(made.outer),
+        "all_columns": f"{made.writer.extent(made.outer)} * columns" if made.outer else "columns",
+        "host_lines": outer,
+        "host_columns": f"{outer} * {made.last}" if made.outer else made.last,
+        "part_places": [
+            f"space + parts * lines * columns * {RESULT_BYTES * n}" if n else "space"
+            for n in range(len(sweep.reductions))
+        ],
         "host_last": made.last,
         "host_along": Writer(size, "cuda").extent(size.along),
     }
@@ -118,6 +143,7 @@ def _fetches(made: Columns, sweep: Pass) -> tuple[list[str], list[FetchText]]:
             made.writer.storage(t.dtype),
             f"{t.name}_step",
             f"{t.name}_step + column, columns - column",
+            f"args.{dict(zip(t.dims, t.strides)).get(made.problem.along[-1], '')}",
         )
         for t in arrays
     ]
