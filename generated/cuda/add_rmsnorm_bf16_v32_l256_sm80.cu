@@ -3,8 +3,8 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    5bed32a6bd73  (command, templates and emitter)
-// Body      623c7f243a34  (everything below this comment)
+// Inputs    61f0a6651bb8  (command, templates and emitter)
+// Body      cda31024bac8  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "add_rmsnorm_bf16_v32_l256_sm80.h"
@@ -15,10 +15,10 @@
 // A row takes 2 passes, and stays in the registers of the threads that share it, so that memory is
 // read and written once: 8 threads up to 256 columns, 32 threads up to 1024 columns, 128 threads up
 // to 4096 columns, 256 threads up to 8192 columns. The launcher picks the first of these that holds
-// a row; longer rows are read again in every pass. Accesses are 8 elements wide where the rows of
-// all arrays start at one place of a pack, but for the elements outside whole packs at the ends of
-// a row; other rows are read element by element. Sums are taken in a fixed order: results do not
-// depend on the launch.
+// a row; longer rows are read again in every pass. Up to 256 rows of at most 4096 columns get 256
+// threads each. Accesses are 8 elements wide where the rows of all arrays start at one place of a
+// pack, but for the elements outside whole packs at the ends of a row; other rows are read element
+// by element. Sums are taken in a fixed order: results do not depend on the launch.
 namespace add_rmsnorm_bf16_v32_l256_sm80 {
 
 constexpr int kWarp = 32;
@@ -27,6 +27,8 @@ constexpr int kLongest = 256;  // threads that share a row, at most
 constexpr int kPartials = 32;  // warps that share a row, at most
 constexpr int kValues = 32;  // elements of a row that a thread holds
 constexpr int kVector = 8;  // elements of an access where addresses permit
+constexpr int kFewRows = 256;  // that are too few for the fewest threads each
+constexpr int kFewValues = 16;  // elements that a thread then holds
 static_assert(kValues % kVector == 0, "a thread holds whole packs");
 
 __device__ constexpr int threads_of_block(int threads_of_row) {
@@ -160,7 +162,7 @@ struct Arguments {
 };
 
 // Rows that fit: kThreadsPerRow threads hold one, each in packs that lie kStride columns apart.
-template <int kWidth, bool kCut, int kThreadsPerRow>
+template <int kWidth, bool kCut, int kThreadsPerRow, int kHeld = kValues>
 __device__ __forceinline__ void short_rows(
     const Arguments &args,
     const __nv_bfloat16 *__restrict__ x,
@@ -168,8 +170,9 @@ __device__ __forceinline__ void short_rows(
     const __nv_bfloat16 *__restrict__ w,
     __nv_bfloat16 *__restrict__ h,
     __nv_bfloat16 *__restrict__ y) {
-  constexpr int kSteps = kValues / kWidth;  // packs that a thread holds
+  constexpr int kSteps = kHeld / kWidth;  // packs that a thread holds
   constexpr int kStride = kThreadsPerRow * kWidth;  // columns from one of them to the next
+  constexpr bool kEarly = kHeld < kValues;  // whether vectors are read with the row
   constexpr int kBlock = threads_of_block(kThreadsPerRow);
   constexpr int kRows = kBlock > kThreadsPerRow ? kBlock / kThreadsPerRow : 1;  // at a time
   // Elements at the ends of a row, fewer than a pack on either side, that a thread takes.
@@ -226,6 +229,27 @@ __device__ __forceinline__ void short_rows(
       }
     }
 
+    [[maybe_unused]] Pack<__nv_bfloat16, kWidth> w_early[kEarly ? kSteps : 1];
+    if constexpr (kEarly) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        const int column = first_column + step * kStride;
+        if (column < end) {
+          w_early[step] = load<kWidth>(w + column);
+        }
+      }
+    }
+    const auto w_at = [&](auto width, int column) {
+      constexpr int kElements = decltype(width)::value;
+      if constexpr (kElements == 1) {
+        return load<1>(w + column);
+      } else if constexpr (kEarly) {
+        return w_early[(column - first_column) / kStride];
+      } else {
+        return load_across<kElements, kCut>(w + column);
+      }
+    };
+
     // Pass 1 of 2: row_sum = sum of h_mn * h_mn, store h.
     float row_sum = 0.0f;
     const auto pass_1 = [&](auto width, int column, const auto &x_pack, const auto &r_pack) {
@@ -263,7 +287,7 @@ __device__ __forceinline__ void short_rows(
     // Pass 2 of 2: store y.
     const auto pass_2 = [&](auto width, int column, const auto &x_pack, const auto &r_pack) {
       constexpr int kElements = decltype(width)::value;
-      const auto w_pack = load_across<kElements, kCut>(w + column);
+      const auto w_pack = w_at(width, column);
       Pack<__nv_bfloat16, kElements> y_out;
 #pragma unroll
       for (int element = 0; element < kElements; ++element) {
@@ -441,6 +465,11 @@ extern "C" __global__ void __launch_bounds__(256, 2)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
+    tilegen_add_rmsnorm_bf16_v32_l256_sm80_few(const Arguments args) {
+  short_rows<kVector, false, kLongest, kFewValues>(args, args.x, args.r, args.w, args.h, args.y);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
     tilegen_add_rmsnorm_bf16_v32_l256_sm80_long_vector(const Arguments args) {
   long_rows<kVector, false, kLongest>(args, args.x, args.r, args.w, args.h, args.y);
 }
@@ -560,6 +589,12 @@ extern "C" cudaError_t tilegen_add_rmsnorm_bf16_v32_l256_sm80(
     threads = 256, threads_per_row = kLongest;
   }
   auto kernel = aligned ? vector : askew;
+  // Few rows leave processors idle: each gets as many threads as share one, and holds a little.
+  if (aligned && rows <= kFewRows && row_length <= kLongest * kFewValues &&
+      row_length > kLongest * kVector / 2) {
+    kernel = tilegen_add_rmsnorm_bf16_v32_l256_sm80_few;
+    threads = 256, threads_per_row = kLongest;
+  }
 
   int device = 0, multiprocessors = 0;
   cudaError_t error = cudaGetDevice(&device);

@@ -3,8 +3,8 @@
 //
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    f3d27ac2ce7d  (command, templates and emitter)
-// Body      947a8b7947ee  (everything below this comment)
+// Inputs    900d1c3727c8  (command, templates and emitter)
+// Body      4a5f722089a3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "cross_entropy_bf16_v32_sm90a.h"
@@ -18,9 +18,10 @@
 // picks the first of these that holds a row, or the fewest blocks whose rings of slots in shared
 // memory do, into which a thread copies this row and the next ones while the others compute: 1 up
 // to 73728, 2 up to 147456, 4 up to 294912, 8 up to 589824 columns; longer rows are read again in
-// every pass. Accesses are 8 elements wide where the rows of all arrays start at one place of a
-// pack, but for the elements outside whole packs at the ends of a row; other rows are read element
-// by element. Sums are taken in a fixed order: results do not depend on the launch.
+// every pass. Up to 256 rows of at most 4096 columns get 512 threads each. Accesses are 8 elements
+// wide where the rows of all arrays start at one place of a pack, but for the elements outside
+// whole packs at the ends of a row; other rows are read element by element. Sums are taken in a
+// fixed order: results do not depend on the launch.
 namespace cross_entropy_bf16_v32_sm90a {
 
 constexpr int kWarp = 32;
@@ -29,6 +30,8 @@ constexpr int kLongest = 512;  // threads that share a row, at most
 constexpr int kPartials = 32;  // warps that share a row, at most
 constexpr int kValues = 32;  // elements of a row that a thread holds
 constexpr int kVector = 8;  // elements of an access where addresses permit
+constexpr int kFewRows = 256;  // that are too few for the fewest threads each
+constexpr int kFewValues = 8;  // elements that a thread then holds
 static_assert(kValues % kVector == 0, "a thread holds whole packs");
 
 __device__ constexpr int threads_of_block(int threads_of_row) {
@@ -310,13 +313,13 @@ struct Arguments {
 };
 
 // Rows that fit: kThreadsPerRow threads hold one, each in packs that lie kStride columns apart.
-template <int kWidth, bool kCut, int kThreadsPerRow>
+template <int kWidth, bool kCut, int kThreadsPerRow, int kHeld = kValues>
 __device__ __forceinline__ void short_rows(
     const Arguments &args,
     const __nv_bfloat16 *__restrict__ x,
     const int64_t *__restrict__ t,
     __nv_bfloat16 *__restrict__ loss) {
-  constexpr int kSteps = kValues / kWidth;  // packs that a thread holds
+  constexpr int kSteps = kHeld / kWidth;  // packs that a thread holds
   constexpr int kStride = kThreadsPerRow * kWidth;  // columns from one of them to the next
   constexpr int kBlock = threads_of_block(kThreadsPerRow);
   constexpr int kRows = kBlock > kThreadsPerRow ? kBlock / kThreadsPerRow : 1;  // at a time
@@ -772,6 +775,11 @@ extern "C" __global__ void __launch_bounds__(kRingBlock, kRingBlocks) __cluster_
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
+    tilegen_cross_entropy_bf16_v32_sm90a_few(const Arguments args) {
+  short_rows<kVector, false, kLongest, kFewValues>(args, args.x, args.t, args.loss);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1)
     tilegen_cross_entropy_bf16_v32_sm90a_long_vector(const Arguments args) {
   long_rows<kVector, false, kLongest>(args, args.x, args.t, args.loss);
 }
@@ -857,6 +865,12 @@ extern "C" cudaError_t tilegen_cross_entropy_bf16_v32_sm90a(
     threads = 128, threads_per_row = 8;
   }
   auto kernel = aligned ? vector : askew;
+  // Few rows leave processors idle: each gets as many threads as share one, and holds a little.
+  if (aligned && rows <= kFewRows && row_length <= kLongest * kFewValues &&
+      row_length > kLongest * kVector / 2) {
+    kernel = tilegen_cross_entropy_bf16_v32_sm90a_few;
+    threads = 512, threads_per_row = kLongest;
+  }
 
   int device = 0, multiprocessors = 0;
   cudaError_t error = cudaGetDevice(&device);

@@ -4,8 +4,8 @@
 // Formula   mu = mean(x[m,n], n); d = x[m,n] - mu; y[m,n] = d * rsqrt(mean(d * d, n) + eps) *
 //           w[n] + b[n]
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    f9ef5cff5fd0  (command, templates and emitter)
-// Body      4f6642e1f64c  (everything below this comment)
+// Inputs    9704cb8fac8b  (command, templates and emitter)
+// Body      b2551800c792  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "layernorm_bf16_v32_sm80.h"
@@ -16,10 +16,11 @@
 // A row takes 3 passes, and stays in the registers of the threads that share it, so that memory is
 // read and written once: 8 threads up to 256 columns, 32 threads up to 1024 columns, 128 threads up
 // to 4096 columns, 256 threads up to 8192 columns, 512 threads up to 16384 columns. The launcher
-// picks the first of these that holds a row; longer rows are read again in every pass. Accesses are
-// 8 elements wide where the rows of all arrays start at one place of a pack, but for the elements
-// outside whole packs at the ends of a row; other rows are read element by element. Sums are taken
-// in a fixed order: results do not depend on the launch.
+// picks the first of these that holds a row; longer rows are read again in every pass. Up to 256
+// rows of at most 4096 columns get 512 threads each. Accesses are 8 elements wide where the rows of
+// all arrays start at one place of a pack, but for the elements outside whole packs at the ends of
+// a row; other rows are read element by element. Sums are taken in a fixed order: results do not
+// depend on the launch.
 namespace layernorm_bf16_v32_sm80 {
 
 constexpr int kWarp = 32;
@@ -29,6 +30,8 @@ constexpr int kPartials = 32;  // warps that share a row, at most
 constexpr int kValues = 32;  // elements of a row that a thread holds
 constexpr int kVector = 8;  // elements of an access where addresses permit
 constexpr int kKeeping = 256;  // threads of a block that keeps what rows with ends cross, at most
+constexpr int kFewRows = 256;  // that are too few for the fewest threads each
+constexpr int kFewValues = 8;  // elements that a thread then holds
 static_assert(kValues % kVector == 0, "a thread holds whole packs");
 
 __device__ constexpr int threads_of_block(int threads_of_row) {
@@ -159,14 +162,14 @@ struct Arguments {
 };
 
 // Rows that fit: kThreadsPerRow threads hold one, each in packs that lie kStride columns apart.
-template <int kWidth, bool kCut, int kThreadsPerRow>
+template <int kWidth, bool kCut, int kThreadsPerRow, int kHeld = kValues>
 __device__ __forceinline__ void short_rows(
     const Arguments &args,
     const __nv_bfloat16 *__restrict__ x,
     const __nv_bfloat16 *__restrict__ w,
     const __nv_bfloat16 *__restrict__ b,
     __nv_bfloat16 *__restrict__ y) {
-  constexpr int kSteps = kValues / kWidth;  // packs that a thread holds
+  constexpr int kSteps = kHeld / kWidth;  // packs that a thread holds
   constexpr int kStride = kThreadsPerRow * kWidth;  // columns from one of them to the next
   // Packs of vectors that rows with ends cross, which a thread keeps while its rows lie alike.
   constexpr bool kKeeps = kCut && threads_of_block(kThreadsPerRow) <= kKeeping;
@@ -174,6 +177,7 @@ __device__ __forceinline__ void short_rows(
   __shared__ Pack<__nv_bfloat16, kWidth> w_kept[kKeeps ? kSteps : 1][kKept];
   __shared__ Pack<__nv_bfloat16, kWidth> b_kept[kKeeps ? kSteps : 1][kKept];
   [[maybe_unused]] int kept_before = -1;
+  constexpr bool kEarly = kHeld < kValues;  // whether vectors are read with the row
   constexpr int kBlock = threads_of_block(kThreadsPerRow);
   constexpr int kRows = kBlock > kThreadsPerRow ? kBlock / kThreadsPerRow : 1;  // at a time
   // Elements at the ends of a row, fewer than a pack on either side, that a thread takes.
@@ -224,6 +228,18 @@ __device__ __forceinline__ void short_rows(
       }
     }
 
+    [[maybe_unused]] Pack<__nv_bfloat16, kWidth> w_early[kEarly ? kSteps : 1];
+    [[maybe_unused]] Pack<__nv_bfloat16, kWidth> b_early[kEarly ? kSteps : 1];
+    if constexpr (kEarly) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        const int column = first_column + step * kStride;
+        if (column < end) {
+          w_early[step] = load<kWidth>(w + column);
+          b_early[step] = load<kWidth>(b + column);
+        }
+      }
+    }
     if constexpr (kKeeps) {
       if (kept_before != before) {
         kept_before = before;
@@ -239,16 +255,24 @@ __device__ __forceinline__ void short_rows(
     }
     const auto w_at = [&](auto width, int column) {
       constexpr int kElements = decltype(width)::value;
-      if constexpr (kKeeps && kElements > 1) {
+      if constexpr (kElements == 1) {
+        return load<1>(w + column);
+      } else if constexpr (kKeeps) {
         return w_kept[(column - first_column) / kStride][threadIdx.x];
+      } else if constexpr (kEarly) {
+        return w_early[(column - first_column) / kStride];
       } else {
         return load_across<kElements, kCut>(w + column);
       }
     };
     const auto b_at = [&](auto width, int column) {
       constexpr int kElements = decltype(width)::value;
-      if constexpr (kKeeps && kElements > 1) {
+      if constexpr (kElements == 1) {
+        return load<1>(b + column);
+      } else if constexpr (kKeeps) {
         return b_kept[(column - first_column) / kStride][threadIdx.x];
+      } else if constexpr (kEarly) {
+        return b_early[(column - first_column) / kStride];
       } else {
         return load_across<kElements, kCut>(b + column);
       }
@@ -522,6 +546,11 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
+    tilegen_layernorm_bf16_v32_sm80_few(const Arguments args) {
+  short_rows<kVector, false, kLongest, kFewValues>(args, args.x, args.w, args.b, args.y);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1)
     tilegen_layernorm_bf16_v32_sm80_long_vector(const Arguments args) {
   long_rows<kVector, false, kLongest>(args, args.x, args.w, args.b, args.y);
 }
@@ -637,6 +666,12 @@ extern "C" cudaError_t tilegen_layernorm_bf16_v32_sm80(
     threads = 512, threads_per_row = kLongest;
   }
   auto kernel = aligned ? vector : askew;
+  // Few rows leave processors idle: each gets as many threads as share one, and holds a little.
+  if (aligned && rows <= kFewRows && row_length <= kLongest * kFewValues &&
+      row_length > kLongest * kVector / 2) {
+    kernel = tilegen_layernorm_bf16_v32_sm80_few;
+    threads = 512, threads_per_row = kLongest;
+  }
 
   int device = 0, multiprocessors = 0;
   cudaError_t error = cudaGetDevice(&device);
@@ -648,16 +683,14 @@ extern "C" cudaError_t tilegen_layernorm_bf16_v32_sm80(
   }
   constexpr int kWaves = 1024;  // blocks a multiprocessor, at most
   const int64_t rows_of_block = threads > threads_per_row ? threads / threads_per_row : 1;
-  int64_t needed = (rows + rows_of_block - 1) / rows_of_block;
-  // Blocks that keep what rows cross take several rows that lie alike, and as many each.
+  const int64_t needed = (rows + rows_of_block - 1) / rows_of_block;
+  // Blocks that keep what rows cross step over so many rows that theirs all lie alike.
   const bool keeps = !aligned && resident > 0;
-  const int64_t most = static_cast<int64_t>(multiprocessors) * (keeps ? resident : kWaves);
-  if (keeps && needed > most) {
-    const int64_t turns = (needed + most - 1) / most;
-    needed = ((needed + turns - 1) / turns + kVector - 1) / kVector * kVector;
-  }
+  const int64_t blocks = static_cast<int64_t>(multiprocessors) * (keeps ? resident : kWaves);
+  const int64_t alike_blocks = blocks > kVector ? blocks - blocks % kVector : kVector;
+  const int64_t most = keeps ? alike_blocks : blocks;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(keeps || needed < most ? needed : most));
+  config.gridDim = dim3(static_cast<unsigned>(needed < most ? needed : most));
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.stream = stream;
   return cudaLaunchKernelEx(&config, kernel, args);

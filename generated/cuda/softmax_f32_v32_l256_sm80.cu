@@ -3,8 +3,8 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    a649a44fe095  (command, templates and emitter)
-// Body      c6ffe6ce815c  (everything below this comment)
+// Inputs    802c1fe29b08  (command, templates and emitter)
+// Body      2ce0fec94c73  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "softmax_f32_v32_l256_sm80.h"
@@ -14,10 +14,10 @@
 // A row takes 3 passes, and stays in the registers of the threads that share it, so that memory is
 // read and written once: 8 threads up to 256 columns, 32 threads up to 1024 columns, 128 threads up
 // to 4096 columns, 256 threads up to 8192 columns. The launcher picks the first of these that holds
-// a row; longer rows are read again in every pass. Accesses are 4 elements wide where the rows of
-// all arrays start at one place of a pack, but for the elements outside whole packs at the ends of
-// a row; other rows are read element by element. Sums are taken in a fixed order: results do not
-// depend on the launch.
+// a row; longer rows are read again in every pass. Up to 256 rows of at most 4096 columns get 256
+// threads each. Accesses are 4 elements wide where the rows of all arrays start at one place of a
+// pack, but for the elements outside whole packs at the ends of a row; other rows are read element
+// by element. Sums are taken in a fixed order: results do not depend on the launch.
 namespace softmax_f32_v32_l256_sm80 {
 
 constexpr int kWarp = 32;
@@ -26,6 +26,8 @@ constexpr int kLongest = 256;  // threads that share a row, at most
 constexpr int kPartials = 32;  // warps that share a row, at most
 constexpr int kValues = 32;  // elements of a row that a thread holds
 constexpr int kVector = 4;  // elements of an access where addresses permit
+constexpr int kFewRows = 256;  // that are too few for the fewest threads each
+constexpr int kFewValues = 16;  // elements that a thread then holds
 static_assert(kValues % kVector == 0, "a thread holds whole packs");
 
 __device__ constexpr int threads_of_block(int threads_of_row) {
@@ -153,12 +155,12 @@ struct Arguments {
 };
 
 // Rows that fit: kThreadsPerRow threads hold one, each in packs that lie kStride columns apart.
-template <int kWidth, bool kCut, int kThreadsPerRow>
+template <int kWidth, bool kCut, int kThreadsPerRow, int kHeld = kValues>
 __device__ __forceinline__ void short_rows(
     const Arguments &args,
     const float *__restrict__ x,
     float *__restrict__ y) {
-  constexpr int kSteps = kValues / kWidth;  // packs that a thread holds
+  constexpr int kSteps = kHeld / kWidth;  // packs that a thread holds
   constexpr int kStride = kThreadsPerRow * kWidth;  // columns from one of them to the next
   constexpr int kBlock = threads_of_block(kThreadsPerRow);
   constexpr int kRows = kBlock > kThreadsPerRow ? kBlock / kThreadsPerRow : 1;  // at a time
@@ -454,6 +456,11 @@ extern "C" __global__ void __launch_bounds__(256, 2)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
+    tilegen_softmax_f32_v32_l256_sm80_few(const Arguments args) {
+  short_rows<kVector, false, kLongest, kFewValues>(args, args.x, args.y);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
     tilegen_softmax_f32_v32_l256_sm80_long_vector(const Arguments args) {
   long_rows<kVector, false, kLongest>(args, args.x, args.y);
 }
@@ -547,6 +554,12 @@ extern "C" cudaError_t tilegen_softmax_f32_v32_l256_sm80(
     threads = 256, threads_per_row = kLongest;
   }
   auto kernel = aligned ? vector : askew;
+  // Few rows leave processors idle: each gets as many threads as share one, and holds a little.
+  if (aligned && rows <= kFewRows && row_length <= kLongest * kFewValues &&
+      row_length > kLongest * kVector / 2) {
+    kernel = tilegen_softmax_f32_v32_l256_sm80_few;
+    threads = 256, threads_per_row = kLongest;
+  }
 
   int device = 0, multiprocessors = 0;
   cudaError_t error = cudaGetDevice(&device);

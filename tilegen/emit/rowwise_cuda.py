@@ -44,7 +44,11 @@ def context(plan: RowRegistersPlan) -> dict[str, Any]:
     problem = plan.problem
     writer = Writer(problem, "cuda", PREFIX)
     short = RowFunction(
-        writer, plan.short_program, "registers", plan.cuts, stays=int(plan.keeping > 0)
+        writer,
+        plan.short_program,
+        "registers",
+        plan.cuts,
+        stays=int(plan.keeping > 0 or plan.few_values > 0),
     )
     long = RowFunction(writer, plan.long_program, "memory", plan.cuts)
     ring = (
@@ -115,6 +119,9 @@ def _kernels(plan: RowRegistersPlan, askew: str, alike: list[str]) -> list[Kerne
         keeps = f", {'true' if ring.keeps else 'false'}" if plan.keeps else ""
         made.append(KernelText(attributes, ring.name, "ring_rows", f"{ring.blocks}{keeps}"))
     bounds = f"__launch_bounds__({plan.long_block}, 1)"
+    if plan.few_values:
+        arguments = "kVector, false, kLongest, kFewValues"
+        made.append(KernelText(bounds, "few", "short_rows", arguments))
     for name, first in (*forms, *((("scalar", "1, false"),) if alike else ())):
         made.append(KernelText(bounds, f"long_{name}", "long_rows", f"{first}, kLongest"))
     return made
@@ -178,7 +185,7 @@ def _prose(plan: RowRegistersPlan) -> str:
     return (
         f"A row takes {passes}, and stays in the registers of the threads that share it, so that memory is read "
         f"and written once: {ladder}. The launcher picks the first of these that holds a row{_rings(plan)}; longer "
-        f"rows are read again in every pass. {_accesses(plan)} Sums are taken in a fixed order: results do not depend "
+        f"rows are read again in every pass.{_few(plan)} {_accesses(plan)} Sums are taken in a fixed order: results do not depend "
         "on the launch."
     )
 
@@ -196,6 +203,15 @@ def _rings(plan: RowRegistersPlan) -> str:
     return (
         ", or the fewest blocks whose rings of slots in shared memory do, into which a thread copies this row and the "
         f"next ones while the others compute: {blocks} columns{kept}"
+    )
+
+
+def _few(plan: RowRegistersPlan) -> str:
+    if not plan.few_values:
+        return ""
+    columns = plan.longest * plan.few_values
+    return (
+        f" Up to {plan.few_rows} rows of at most {columns} columns get {plan.longest} threads each."
     )
 
 

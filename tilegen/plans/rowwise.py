@@ -15,6 +15,9 @@ from tilegen.schedules.rowwise import kept_vectors
 from tilegen.schedules.rowwise import ring_resident, slot_bytes, slot_packs
 from tilegen.targets import CudaTarget
 
+# Rows that are too few for the fewest threads that hold one, and columns up to which the most threads share each.
+FEW_ROWS = 256
+FEW_COLUMNS = 4096
 # Registers of a thread that the ends of rows get.
 ENDS = 16
 
@@ -67,12 +70,29 @@ def _keeping(problem: FormulaProblem, schedule: RowRegisters) -> int:
     return KEEPING_BYTES // size if len(kept_vectors(problem)) > 1 else 0
 
 
+def _few_values(problem: FormulaProblem, schedule: RowRegisters) -> int:
+    """Elements that a thread holds of a row that as many threads as possible share; 0 where it holds no more anyway.
+
+    What takes one pass waits for memory once.
+    """
+    few = max(vector(problem), FEW_COLUMNS // schedule.longest)
+    gains = len(problem.program("compact").passes) > 1 and _cuts(problem)
+    return few if gains and few < schedule.values and schedule.longest > 32 else 0
+
+
+def _cuts(problem: FormulaProblem) -> bool:
+    """Whether rows that do not start on whole packs are whole packs but for their ends."""
+    return bool(whole_operands(problem)) and len(problem.along) == 1 and vector(problem) > 1
+
+
 @dataclass(frozen=True)
 class RowRegistersPlan(FormulaPlan):
     """Numbers of `templates/cuda/rowwise.cu.j2`."""
 
     values: int
     vector: int
+    few_rows: int
+    few_values: int
     keeping: int
     threads: int
     longest: int
@@ -117,14 +137,14 @@ class RowRegistersPlan(FormulaPlan):
             target=target,
             values=schedule.values,
             vector=vector(problem),
+            few_rows=FEW_ROWS,
+            few_values=_few_values(problem, schedule),
             keeping=keeping,
             threads=schedule.threads,
             longest=schedule.longest,
             long_block=max(schedule.longest, schedule.threads),
             partial_slots=max(32, rungs[-1].threads // 32),
-            cuts=int(
-                bool(whole_operands(problem)) and len(problem.along) == 1 and vector(problem) > 1
-            ),
+            cuts=int(_cuts(problem)),
             waves=schedule.waves,
             rungs=tuple(rungs),
             rings=rings,

@@ -25,7 +25,7 @@ from tilegen.values import F32, F64, DType, dtype, nearest
 # Names of the emitted text that an operand, a scalar, an index or an intermediate must not take.
 RESERVED = frozenset(
     """stream workspace workspace_bytes num_threads count columns column row rows step lane
-    element turn partials first_row first_column across aligned alike all_strides args askew
+    element turn partials first_row first_column across aligned alike alike_blocks all_strides args askew
     at_once batches before begin blocks blocks_of_row chunk chunk_columns chunks chunks_of_line
     chunks_of_row cluster config device down element_size elements elements_past_line end
     error even even_of_line exists fewest finishing first first_part first_read first_written
