@@ -15,8 +15,8 @@ from tilegen.targets import CpuTarget, CudaTarget
 
 # Accesses of a thread that are under way together, at most.
 BATCH = 8
-# And elements of packs that lie askew.
-FEW = 16
+# And packs that lie askew, each of which takes the registers of two.
+FEW = 2
 
 
 def read_index(problem: FormulaProblem) -> str:
@@ -34,9 +34,9 @@ def _lines(problem: FormulaProblem, schedule: TileShared, wide: int) -> int:
 
 
 def _resident(problem: FormulaProblem, schedule: TileShared) -> int:
-    """Blocks that have registers for packs that lie askew: 64 a thread where one input is copied as it is."""
+    """Blocks that have registers for packs that lie askew: some 72 a thread where one input is copied as it is."""
     plain = len(crossed_operands(problem)) == 1 and len(problem.tensors()) == 2
-    together = 1024 if vector(problem) >= 8 else 768
+    together = 896 if vector(problem) >= 8 else 768
     return max(1, together // schedule.threads) if plain else 1
 
 
@@ -76,7 +76,7 @@ class TileSharedPlan(FormulaPlan):
             lines=lines,
             resident=_resident(problem, schedule),
             batch=BATCH,
-            few=max(1, FEW // wide),
+            few=max(1, FEW // lines),
             swap=min(8, schedule.tile // wide),
             read=read_index(problem),
             written=problem.family.order[-1],
