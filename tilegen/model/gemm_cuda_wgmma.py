@@ -34,6 +34,8 @@ IDLE = 60.0
 # How much longer products take in a pair of blocks, each of which loads 64 columns for both: neither gets ahead of the
 # other by more than the stages hold.
 PAIRED = 1.03
+# The same of blocks side by side that load the rows of A for each other.
+SIDE = 1.05
 # How much longer steps take of which each block of a pair loads less, or multiplies fewer rows.
 COUPLED = 1.14
 # Bytes a nanosecond at which a multiprocessor writes results out of its staging, or from registers.
@@ -139,6 +141,7 @@ class Work:
         bm, bn, _ = self.schedule.tile
         pair = self.schedule.cluster
         paired = PAIRED if pair > 1 and bm > 64 and bn // pair <= 64 else 1.0
+        paired *= SIDE if self.schedule.cluster_n > 1 else 1.0
         return self.tiles.turns * self.steps * self.step * self.slow * paired
 
     @property
