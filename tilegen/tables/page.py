@@ -16,10 +16,11 @@ HEAD = f"""# Tuned tables
 
 Written by `tilegen tune --page docs/tables.md` from `tuning/`; do not edit. `tilegen tune --show` says which rows are stale.
 
-Means are geometric. `over the default` is the time of the model's choice, or of the stated rule, divided by that of the tuned
-kernel; `over the best peer` the same of the fastest library in the run. A signature is one type, layout and epilogue, on one
-target, with one number of threads: kernels that are called alike, of which `tilegen dispatch` takes {FEW} at most. A size is
-served if one of them is within {WITHIN:.0%} of the best that was measured there.
+Means are geometric. `over the default` is the time of what the model, or the stated rule, chose on the day of the row, divided
+by that of the tuned kernel (`tilegen plan --measured TABLE` says what the model of today loses); `over the best peer` the same of
+the fastest library in the run. A signature is one type, layout and epilogue, on one target, with one number of threads: kernels that
+are called alike, of which `tilegen dispatch` takes {FEW} at most. A size is served if one of them is within {WITHIN:.0%} of the best
+that was measured there.
 """
 
 # Where few kernels do not serve all sizes, what so many do is told too.
