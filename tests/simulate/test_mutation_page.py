@@ -73,7 +73,7 @@ def test_document():
 
 
 def test_a_small_kernel_has_no_survivor():
-    score = score_kernel(first("gemm_gemv.cu.j2"), seeds=1)
+    score = score_kernel(first("full.cu.j2"), seeds=1)
     assert score.executed and not score.survivors
 
 
