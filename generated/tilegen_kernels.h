@@ -82,7 +82,7 @@
 #include "cuda/softmax_f32_v32_l256_sm80.h"
 #include "cuda/swiglu_bf16_x2_sm80.h"
 #include "cuda/total_f32_x2_sm80.h"
-#include "cuda/transpose_bf16_64_sm80.h"
+#include "cuda/transpose_bf16_64_t256_sm80.h"
 #endif
 
 #endif

@@ -23,13 +23,13 @@ class Side:
 
     Attributes:
         name, read, write: its name, whether it reads packs that lie askew, and elements of an access that writes.
-        resident: what its launch bounds add.
+        bounds: of its launch.
     """
 
     name: str
     read: str
     write: str
-    resident: str = ""
+    bounds: str = "kThreads"
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ WORDS = (
 SIDES = (
     Side("vector", "false", "kVector"),
     Side("vector_scalar", "false", "1"),
-    Side("askew_vector", "true", "kVector", ", kResident"),
-    Side("askew_scalar", "true", "1", ", kResident"),
+    Side("askew_vector", "true", "kVector", "kAskewThreads, kResident"),
+    Side("askew_scalar", "true", "1", "kAskewThreads, kResident"),
 )
 
 

@@ -17,6 +17,8 @@ from tilegen.targets import CpuTarget, CudaTarget
 BATCH = 8
 # And packs that lie askew, each of which takes the registers of two.
 FEW = 2
+# Threads of a block that reads such packs, at most.
+ASKEW_THREADS = 128
 
 
 def read_index(problem: FormulaProblem) -> str:
@@ -37,7 +39,7 @@ def _resident(problem: FormulaProblem, schedule: TileShared) -> int:
     """Blocks that have registers for packs that lie askew: some 72 a thread where one input is copied as it is."""
     plain = len(crossed_operands(problem)) == 1 and len(problem.tensors()) == 2
     together = 896 if vector(problem) >= 8 else 768
-    return max(1, together // schedule.threads) if plain else 1
+    return max(1, together // min(ASKEW_THREADS, schedule.threads)) if plain else 1
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class TileSharedPlan(FormulaPlan):
 
     tile: int
     threads: int
+    askew_threads: int
     vector: int
     lines: int
     resident: int
@@ -72,6 +75,7 @@ class TileSharedPlan(FormulaPlan):
             target=target,
             tile=schedule.tile,
             threads=schedule.threads,
+            askew_threads=min(ASKEW_THREADS, schedule.threads),
             vector=wide,
             lines=lines,
             resident=_resident(problem, schedule),

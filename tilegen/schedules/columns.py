@@ -102,7 +102,7 @@ class ColumnParts(FormulaSchedule):
 
     @classmethod
     def candidates(cls, problem: FormulaProblem, target: CudaTarget) -> Iterator[ColumnParts]:
-        grid = itertools.product((8, 16, 32, 64), (128, 256, 512), (264, 528, 1056), (2, 4, 8))
+        grid = itertools.product((8, 16, 32, 64), (128, 256, 512), (264, 396, 528, 1056), (2, 4, 8))
         for across, threads, blocks, least in grid:
             yield cls(across, threads, blocks, least)
 

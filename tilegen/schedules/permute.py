@@ -57,8 +57,8 @@ class TileShared(FormulaSchedule):
 
     @classmethod
     def default(cls, problem: FormulaProblem, target: CudaTarget) -> TileShared:
-        """Tiles of 64 x 64, smaller where shared memory would not hold every crossed input."""
-        made = cls()
+        """Tiles of 64 x 64, smaller where shared memory would not hold every crossed input; for halves more threads."""
+        made = cls(threads=256) if min(crossed_bytes(problem)) == 2 else cls()
         for smaller in (cls(threads=256), cls(tile=32, threads=64)):
             made = smaller if made.violations(problem, target) else made
         return made
