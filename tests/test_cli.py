@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -30,8 +31,6 @@ def test_first_line_reproduces_the_file(tilegen, tmp_path):
     assert ran.status == 0
     path = next(tmp_path.rglob("*.cu"))
     text = path.read_text()
-    import shlex
-
     words = shlex.split(text.splitlines()[0].removeprefix("// "))
     assert words[0] == "tilegen"
     assert tilegen(*words[1:], "-o", "again").status == 0
@@ -178,3 +177,12 @@ def test_missing_nvcc_lists_where_it_looked(tmp_path):
 def test_a_target_that_computes_it_is_named_where_one_does_not(tilegen):
     ran = tilegen("emit", "grouped_gemm", "-t", "x86-64-v4")
     assert ran.status == 2 and "Targets that do: sm_90a" in ran.err
+
+
+def test_what_the_readme_shows_is_what_the_command_prints(tilegen):
+    lines = (ROOT / "README.md").read_text().splitlines()
+    shown = [n for n, line in enumerate(lines) if line.startswith("$ tilegen ")]
+    assert len(shown) > 1
+    for number in shown:
+        ran = tilegen(*shlex.split(lines[number])[2:])
+        assert (ran.status, ran.out) == (0, lines[number + 1] + "\n")

@@ -123,9 +123,11 @@ def test_a_case_that_cannot_be_tuned_costs_itself_alone(settings):
 
     wrong = lambda s, p, w, rank: planted(s, p, w, 3 if s is SMALL[1] else 0)  # noqa: E731
     one = Tuner(settings, local(2), wrong, space)
-    found = one.run(cases, lambda case: lambda state: None)
+    elsewhere = BenchCase("gated_gemm", {}, {"m": 8, "n": 8, "k": 8})
+    found = one.run([elsewhere, *cases], lambda case: lambda state: None)
     assert [t.row.sizes["m"] for t in found] == [48]
-    ((case, why),) = one.failed
+    (first, no_schedule), (case, why) = one.failed
+    assert first is elsewhere and "no schedule computes this gated_gemm" in no_schedule
     assert case.sizes["m"] == 8 and "the default schedule cannot be timed: verify" in why
     # What was confirmed is a report as bench saves it.
     (saved,) = report("some", one.done).rows

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilegen.bench.suites import BenchCase
+from tilegen.errors import UsageError
 from tilegen.problems.base import Problem
 from tilegen.tables import words
 from tilegen.tables.rows import Row
@@ -111,3 +112,24 @@ class Confirmed:
 def sizes_of(problem: Problem, case: BenchCase) -> dict[str, int]:
     """The extents of a case in the problem's order."""
     return {s.name: case.sizes[s.name] for s in problem.sizes()}
+
+
+def possible(
+    cases: Sequence[BenchCase], where: Target
+) -> tuple[list[BenchCase], list[tuple[BenchCase, str]]]:
+    """The cases that a schedule computes on the target, and of several the others, with the reason.
+
+    Raises:
+        UsageError, IllegalSchedule: there is one case, and none computes it.
+    """
+    found, refused = [], []
+    for case in cases:
+        try:
+            case.spec(where)
+        except UsageError as error:
+            if len(cases) == 1:
+                raise
+            refused.append((case, error.message))
+        else:
+            found.append(case)
+    return found, refused

@@ -24,7 +24,7 @@ from tilegen.targets import Target
 from tilegen.tune import candidates, cross, device, portfolio, refresh
 from tilegen.tune.builds import Builds
 from tilegen.tune.candidates import Candidate, Space
-from tilegen.tune.cases import Confirmed, Settings, Tuned, sizes_of
+from tilegen.tune.cases import Confirmed, Settings, Tuned, possible, sizes_of
 from tilegen.tune.confirm import Final, confirm, pick
 from tilegen.tune.executors import Places
 from tilegen.tune.journal import Journal
@@ -91,6 +91,8 @@ class Tuner:
         """
         require_known(self.settings.where.backend, self.settings.peers or ())
         settings = self.settings
+        cases, impossible = possible(cases, settings.where)
+        self.failed += impossible
         shared = (refresh.spaces if settings.refresh else portfolio.spaces)(cases, settings)
         searches = []
         for number, case in enumerate(cases):
