@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 512 columns
-// Inputs    d5216e9a3ee4  (command, templates and emitter)
-// Body      972155e190be  (everything below this comment)
+// Inputs    a0b4bacf4e17  (command, templates and emitter)
+// Body      9972aabdc008  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "bias_gelu_f32_c512_x86_64_v3.h"
@@ -167,11 +167,11 @@ static void finish_streams(Stream *streams) {
 #endif
 }
 
-// Whether results lie just behind what is read, but for whole pages between them. Processors that
-// compare a part of addresses first have the next loads wait as if they read these results.
+// Whether results lie just behind what is read, but for whole huge pages between them. Processors
+// that compare a part of addresses first have the next loads wait as if they read these results.
 static int lies_behind(const void *to, const void *from) {
-  const uintptr_t page = 4096, few_loads = 512;
-  const uintptr_t distance = ((uintptr_t)to - (uintptr_t)from) % page;
+  const uintptr_t huge_page = 2097152, few_loads = 512;
+  const uintptr_t distance = ((uintptr_t)to - (uintptr_t)from) % huge_page;
   return distance > 0 && distance < few_loads;
 }
 

@@ -3,8 +3,8 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 128 columns
-// Inputs    c569d47dab4b  (command, templates and emitter)
-// Body      93ef244b8a40  (everything below this comment)
+// Inputs    86fc5e3f1e29  (command, templates and emitter)
+// Body      c00d56087408  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "rmsnorm_bf16.h"
@@ -168,11 +168,11 @@ static void finish_streams(Stream *streams) {
 #endif
 }
 
-// Whether results lie just behind what is read, but for whole pages between them. Processors that
-// compare a part of addresses first have the next loads wait as if they read these results.
+// Whether results lie just behind what is read, but for whole huge pages between them. Processors
+// that compare a part of addresses first have the next loads wait as if they read these results.
 static int lies_behind(const void *to, const void *from) {
-  const uintptr_t page = 4096, few_loads = 512;
-  const uintptr_t distance = ((uintptr_t)to - (uintptr_t)from) % page;
+  const uintptr_t huge_page = 2097152, few_loads = 512;
+  const uintptr_t distance = ((uintptr_t)to - (uintptr_t)from) % huge_page;
   return distance > 0 && distance < few_loads;
 }
 

@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 128 columns
-// Inputs    c569d47dab4b  (command, templates and emitter)
+// Inputs    86fc5e3f1e29  (command, templates and emitter)
 // Body      aa346bb1b700  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

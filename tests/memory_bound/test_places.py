@@ -11,19 +11,18 @@ from tilegen.runtime import cpu
 from tilegen.spec import KernelSpec
 from tilegen.toolchain import build
 
-# Bytes of a page: of the distance between two arrays, what lies below it tells whether results are staged.
-PAGE = 4096
+# Bytes of a huge page: of the distance between two arrays, what lies below it tells whether results are staged.
+PAGE = 2097152
 GUARD = np.float32(-77.0)
 
 
 def laid_out(tensors, sizes, apart: int, rng: np.random.Generator) -> tuple[np.ndarray, dict]:
     """Arrays one after the other, each `apart` bytes further in its page, with guards between them."""
     shapes = {t.name: t.shape(sizes) for t in tensors}
-    room = max(4 * int(np.prod(s)) for s in shapes.values()) // PAGE * PAGE + 2 * PAGE
-    whole = np.full(len(shapes) * (room + apart) // 4 + PAGE, GUARD)
+    whole = np.full(len(shapes) * (PAGE + apart) // 4, GUARD)
     arrays = {}
     for number, t in enumerate(tensors):
-        start, count = number * (room + apart) // 4, int(np.prod(shapes[t.name]))
+        start, count = number * (PAGE + apart) // 4, int(np.prod(shapes[t.name]))
         arrays[t.name] = whole[start : start + count].reshape(shapes[t.name])
         if t.is_read:
             arrays[t.name][...] = rng.standard_normal(shapes[t.name])

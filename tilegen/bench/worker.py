@@ -22,6 +22,7 @@ import numpy as np
 
 from tilegen.bench.cpu import ROUND_SECONDS, time_calls
 from tilegen.bench.peers import cpu_peer, gpu_peer
+from tilegen.bench.peers.base import placed
 from tilegen.bench.peers.own import Built
 from tilegen.bench.process import holding
 from tilegen.errors import TilegenError
@@ -177,7 +178,7 @@ def host_arrays(
     for tensor in problem.tensors():
         if tensor.name not in arrays:
             arrays[tensor.name] = np.zeros(tensor.shape(sizes), tensor.dtype.numpy)
-    return arrays, problem.draw_scalars(rng)
+    return {name: placed(array) for name, array in arrays.items()}, problem.draw_scalars(rng)
 
 
 def split_calls(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilegen.bench.peers.base import CpuPeer, GpuPeer, reads_only
+from tilegen.bench.peers.base import CpuPeer, GpuPeer, placed, reads_only
 from tilegen.emit.render import render
 from tilegen.errors import BuildError
 from tilegen.plans import Plan, make_plan
@@ -80,8 +80,8 @@ class HostCopy(CpuPeer):
         made = KernelSpec.make(self.formula, spec.target, {"dtype": "f32"})
         arrays_each = 8 if "y[i]" in self.formula else 4
         count = max(1, spec.problem.bytes(sizes) // arrays_each)
-        x = np.random.default_rng(0).standard_normal(count, np.float32)
-        y = np.zeros_like(x) if arrays_each == 8 else np.zeros((), np.float32)
+        x = placed(np.random.default_rng(0).standard_normal(count, np.float32))
+        y = placed(np.zeros_like(x)) if arrays_each == 8 else np.zeros((), np.float32)
         kernel = render(made)
         built = Built(kernel.plan, build.library(kernel), kernel.symbol)
         return built.bound({"x": x, "y": y}, {}, threads)
