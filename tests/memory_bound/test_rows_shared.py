@@ -15,8 +15,8 @@ from tilegen.verify.simulated import simulate_case
 
 @pytest.fixture(scope="module")
 def kernel():
-    fields = {"dtype": "bf16", "values": "16"}
-    made = render(KernelSpec.make("rmsnorm", "sm_80", fields))
+    """One of the project's own, which other tests compile too."""
+    made = render(KernelSpec.make("layernorm", "sm_80", {"dtype": "bf16"}))
     assert (made.plan.longest, made.plan.few_values) == (512, 8)
     return made
 
@@ -26,13 +26,13 @@ def test_which_kernel_takes_few_rows(kernel):
     for m, n, used in (
         (3, 2056, "few"),
         (256, 4096, "few"),
-        (257, 4096, "256_vector"),  # enough rows to fill a processor
+        (257, 4096, "128_vector"),  # enough rows to fill a processor
         (3, 2048, "128_vector"),  # too short for so many threads
-        (3, 4104, "512_vector"),  # longer than they hold
-        (3, 4095, "256_cut"),  # rows with ends
+        (3, 4104, "256_vector"),  # longer than they hold
+        (3, 4095, "128_cut"),  # rows with ends
     ):
         x, w = np.zeros((m, n), ml_dtypes.bfloat16), np.zeros(n, ml_dtypes.bfloat16)
-        call = simulated.record({"x": x, "w": w, "y": x}, {"eps": 1e-5})
+        call = simulated.record({"x": x, "w": w, "b": w, "y": x}, {"eps": 1e-5})
         (step,) = call.recording.steps
         assert step.kernel == f"{kernel.symbol}_{used}"
 
