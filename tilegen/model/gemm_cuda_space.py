@@ -41,6 +41,11 @@ def aligned(problem: Gemm, sizes: Mapping[str, int]) -> bool:
     return True
 
 
+def _rows(m: int) -> int:
+    """Rows of the smallest swapped tile that has so many."""
+    return -(-m // 16) * 16
+
+
 @functools.lru_cache(maxsize=4096)
 def _with(problem: Gemm, where: CudaTarget, given: tuple) -> Schedule:
     """A wgmma schedule with these fields; the others follow from them, whatever the sizes."""
@@ -74,7 +79,7 @@ def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> It
                 for resident in (2, 3):
                     yield made(tile=tile, repack=repack, cluster=1, resident=resident)
         if m <= 128:
-            rows = next(r for r in (16, 32, 64, 128) if r >= m)
+            rows = _rows(m)
             for bn, split in ((64, 1), (64, 2), (64, 4), (128, 1), (128, 2), (128, 4)):
                 given = {"tile": Tile((rows, bn, depth)), "swap": True, "split": split}
                 yield made(**given, repack=repack)
@@ -82,9 +87,9 @@ def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> It
                     yield made(**given, repack=repack, resident=resident)
             # Clusters of four do not find room for a second wave: it starts late.
             for beside in (2, 4) if n <= ONE_WAVE * 64 else (2,):
-                given = {"tile": Tile((max(64, rows), 64, depth)), "cluster_n": beside}
-                yield made(**given, pingpong=False, repack=repack)
-                yield made(**given, swap=True, repack=repack)
+                given = {"cluster_n": beside, "repack": repack}
+                yield made(tile=Tile((64 if m <= 64 else 128, 64, depth)), pingpong=False, **given)
+                yield made(tile=Tile((max(64, rows), 64, depth)), swap=True, **given)
         if not repack and k >= LONG:
             for bn in (16, 32, 64, 128):
                 for split in (8, 16, 32):
@@ -111,7 +116,7 @@ def _streams(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> Iter
     forms = [(tile, False, cluster, 1) for tile in _TILES for cluster in (1, 2)]
     forms += [((64, n), False, 1, resident) for n in (16, 32, 64) for resident in (2, 3)]
     if call.m <= 128:
-        rows = next(r for r in (16, 32, 64, 128) if r >= call.m)
+        rows = _rows(call.m)
         forms += [((rows, n), True, 1, 1) for n in (64, 128)] + [((rows, 64), True, 1, 2)]
     for (bm, bn), swap, cluster, resident in forms:
         given = {"tile": Tile((bm, bn, depth)), "cluster": cluster, "swap": swap}
