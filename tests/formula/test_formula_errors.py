@@ -125,6 +125,7 @@ BINDING = [
         "Did you mean 'alpha'? Known here: acc, m, n, alpha",
     ),
     ("ac + bias[n]", "unknown name 'ac'", "ac", "Did you mean 'acc'?"),
+    ("acc + bias[n] * bias", "'bias' lacks its indices", "bias", "Write bias[n]."),
     ("acc + bias[k]", "'k' is no index here", "k", "Indices: m, n."),
     ("c[m,k] = acc", "'k' is no index here", "k", "Indices: m, n."),
     ("acc[m,n] + 1", "'acc' carries no indices here", "acc[m,n]", "Write acc: it is at [m,n]."),

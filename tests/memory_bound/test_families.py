@@ -5,10 +5,12 @@ import re
 import numpy as np
 import pytest
 
+from tilegen import formula as fl
 from tilegen.emit.render import render
 from tilegen.errors import FormulaError, UsageError
-from tilegen.problems.formula import RESERVED, FormulaProblem
+from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.named import NAMED
+from tilegen.problems.reserved import ENDINGS, PATTERN, RESERVED
 from tilegen.runtime import cpu
 from tilegen.simulate import Options
 from tilegen.spec import KernelSpec
@@ -55,7 +57,8 @@ def test_family(text, family, order, reduced):
         ("y[a,b,n] = x[a,b,n] / sum(x[a,b,n], n); z[a] = s[a]", "[a,b,n] or [a,b]", "z[a,b,n]"),
         ("y[n,m] = x[m,n]; z[m] = b[m]", "results of this formula have [n,m]", "z[n,m]"),
         ("y[i] = x[i]; z[j] = w[j]", "have [i,j] or [i]", "formula of its own"),
-        ("y[m,n] = x[m,n] * length", "meaning of its own in the emitted text", "'length_'"),
+        ("y[m,n] = x[m,n] * length", "meaning of its own in the emitted text", "'my_length'"),
+        ("y[m] = x[m] * x", "'x' lacks its indices", "Write x[m]"),
         ("double[m] = x[m]", "cannot be a name in C", "not a keyword"),
         ("y = 2 * alpha", "carries an index", "y[n] = x[n] * 2"),
         ("y[m,n] = relu(sum(a[m,k] * b[n,k], k))", "product of matrices", "gemm, --layout tn"),
@@ -222,3 +225,53 @@ def test_formulas_take_no_name_of_a_launcher(text, target):
     for name in ("first", "threads"):
         with pytest.raises(UsageError, match=f"'{name}' has a meaning of its own"):
             FormulaProblem(formula=text.replace("x[", f"{name}[")).typed
+
+
+# What is declared outside of functions: functions, types, and what an array's name is part of.
+FUNCTION = re.compile(
+    r"^(?:static |__device__ |inline )[^\n(]*?\b(\w+)\(|^\w[\w:<>]* [*&]?(\w+)\(", re.M
+)
+TYPE = re.compile(r"^(?:\} |struct )(?:alignas\(.*\) )?(\w+)", re.M)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v4", "sm_90a"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "yy[m,n] = silu(xx[m,n]) * ww[n]",
+        "yy[m,n] = exp(xx[m,n] - max(xx[m,n], n)) * ww[n] * mean(xx[m,n], n) + bb[n]",
+        "yy[a,b] = sum(xx[a,b,c,d], (c, d))",
+        "yy[n] = max(xx[m,n] * ww[n], m)",
+        "yy = sum(xx[m,n] * ww[n], (m, n))",
+        "yy[b,n,m] = xx[b,m,n] + ww[n]",
+    ],
+)
+def test_formulas_take_no_name_of_the_emitted_text(text, target):
+    kernel = render(KernelSpec.make(text, target, {"dtype": "bf16"}))
+    source = re.sub(r"//[^\n]*", "", kernel.files[kernel.source])
+    names = {a or b for a, b in FUNCTION.findall(source)} | set(TYPE.findall(source))
+    names -= {"alignas", kernel.symbol, f"{kernel.symbol}_supports", f"{kernel.symbol}_workspace"}
+    names = {n for n in names if not n.startswith(kernel.symbol)}
+    free = {n for n in names - RESERVED - fl.FUNCTIONS.keys() if not PATTERN.match(n)}
+    assert len(names) > 5 and not free
+    ends = set(re.findall(r"\b(?:xx|yy|ww|bb)_(\w+)", source))
+    assert {e for e in ends if not re.match(r"[abcdmn]+$|stride_[abcdmn]$", e)} <= ENDINGS
+
+
+@pytest.mark.parametrize(
+    "text, name",
+    [
+        ("y[m,n] = x[m,n] * x_row[n]", "x_row"),
+        ("y[m,n] = x[m,n] * x_mn[n]", "x_mn"),
+        ("y[m,n] = x[m,n] + y_stride_m[n]", "y_stride_m"),
+        ("m_index = s[m] * 2; y[m,n] = x[m,n] * m_index", "m_index"),
+        ("y[m,n] = x[m,n] * kChunk", "kChunk"),
+        ("y[m,n] = load[m,n] * 2", "load"),
+        ("y[m,n] = x[m,n] * exp_f32", "exp_f32"),
+        ("y[m,n] = x[m,n] * NULL", "NULL"),
+    ],
+)
+def test_names_that_the_emitted_text_has_taken_are_refused(text, name):
+    with pytest.raises(FormulaError, match=f"'{name}' has a meaning of its own"):
+        FormulaProblem(formula=text)
+    assert FormulaProblem(formula=text.replace(name, f"my_{name}"))

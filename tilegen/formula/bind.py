@@ -276,14 +276,14 @@ class _Binder:
             return self.specials[name].dtype
         if name in self.indices:
             return self.index_dtype
+        if name in self.formula.operands:
+            at = ",".join(self.formula.operands[name])
+            raise self.fault(node, f"'{name}' lacks its indices", f"Write {name}[{at}].")
         if isinstance(self.scalars, dict):
             if name not in self.scalars:
                 raise self.fault(node, f"unknown name '{name}'", self._known(name))
             self.found_scalars[name] = self.scalars[name]
         else:
-            if name in self.formula.operands:
-                at = ",".join(self.formula.operands[name])
-                raise self.fault(node, f"'{name}' lacks its indices", f"Write {name}[{at}].")
             self.found_scalars[name] = self.scalars or self.compute
         return self.found_scalars[name]
 

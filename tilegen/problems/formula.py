@@ -17,46 +17,10 @@ from tilegen.problems.base import Arrays, Expected, Problem, Scalar, Size, Sizes
 from tilegen.problems.families import FULL, ROWWISE, Family, classify
 from tilegen.problems.lowering import lower
 from tilegen.problems.named import NAMED, Named
-from tilegen.names import c_ident
 from tilegen.problems.passes import Program, arrange
-from tilegen.problems.rewrites import in_rows, name_span
+from tilegen.problems.reserved import check_names
+from tilegen.problems.rewrites import in_rows
 from tilegen.values import F32, F64, DType, dtype, nearest
-
-# Names of the emitted text that an operand, a scalar, an index or an intermediate must not take.
-RESERVED = frozenset(
-    """stream workspace workspace_bytes num_threads count columns column row rows step lane
-    element turn partials first_row first_column across aligned alike alike_blocks all_strides args askew
-    at_once batches before begin blocks blocks_of_row chunk chunk_columns chunks chunks_of_line
-    chunks_of_row cluster config device down element_size elements elements_past_line end
-    error even even_of_line exists fewest finishing first first_part first_read first_written
-    held in_ring items keeps kept kept_before kernel last_chunk last_part left_read length line
-    lines lines_alike most needed overlap own_streams packs part parts past_line piece pieces
-    reach reads refusal resident results row_length row_quotient rows_at_once
-    rows_of_block segment share shared_parts shares short_rows side space staging start stop
-    streaming streams team thread threads tile tile_end tile_first tile_lead tile_left tile_start
-    tile_width tiles_read tiles_written together turns vector whole whole_read whole_write width
-    writes""".split()
-)
-
-
-def _in_rows(parsed: fl.Formula) -> str:
-    """The text of a reduction over every index with an outer index of its own."""
-    names = {*parsed.index_names, *parsed.operands, *parsed.scalars}
-    names |= {s.name for s in parsed.statements}
-    row = next(i for i in ("m", "b", "i", "group") if i not in names)
-
-    def add(node: Node) -> Node:
-        if not isinstance(node, fl.Operand):
-            return node
-        return replace(node, indices=(row, *node.indices))
-
-    read = {n.name for s in parsed.statements for n in fl.walk(s.value) if isinstance(n, fl.Name)}
-    return "; ".join(
-        fl.statement_text(
-            replace(s, value=transform(s.value, add), indices=None if s.name in read else (row,))
-        )
-        for s in parsed.statements
-    )
 
 
 def _types(text: str) -> str:
@@ -189,20 +153,7 @@ class FormulaProblem(Problem):
                     f"It has: {', '.join(names)}",
                 )
         assigned = [s.name for s in parsed.statements if s.name]
-        for name in (*names, *assigned, *parsed.index_names):
-            if name in RESERVED:
-                raise fault(
-                    parsed.source,
-                    name_span(parsed, name),
-                    f"'{name}' has a meaning of its own in the emitted text",
-                    f"Choose another name, such as '{name}_'.",
-                )
-            try:
-                c_ident(name)
-            except UsageError as error:
-                raise fault(
-                    parsed.source, name_span(parsed, name), error.message, error.hint
-                ) from None
+        check_names(parsed, (*names, *assigned, *parsed.index_names))
         operands = {n: given.get(n, self.dtype) for n in parsed.operands}
         wide = F64 if F64 in operands.values() else F32
         scalars = {n: given.get(n, wide) for n in parsed.scalars}
