@@ -55,6 +55,17 @@ def test_the_choice_is_near_the_fastest_of_every_tuned_size():
     assert max(j.loss for j in judged) < 0.25
 
 
+def test_the_choice_is_near_the_fastest_of_products_of_scaled_blocks():
+    judged = choose.judge(
+        of_table(files.read(ROOT / "tuning" / "nvidia-h200" / "scaled_gemm.toml"))
+    )
+    assert len(judged) >= 5 and max(j.measured for j in judged) >= 6
+    assert statistics.mean(math.log1p(j.loss) for j in judged) < math.log(1.03)
+    made = KernelSpec.make("scaled_gemm", "sm_90a", {}).problem
+    few = choose.choice(made, H200, {"m": 128, "n": 7168, "k": 16384})
+    assert few.tile[0] * few.tile[1] == 64 * 128
+
+
 def test_estimates_are_near_the_measured_times():
     where, ratios = target("sm_90a"), []
     for row in load(RESULTS / "gemm_wgmma_h200.json").rows:
@@ -180,12 +191,12 @@ def test_tiles_are_cut_where_a_last_wave_would_be_nearly_empty():
 
 
 def test_an_array_of_blocks_is_as_long_as_its_blocks_are_many():
-    """A product of scaled blocks has arrays of which an extent follows from a size."""
+    """A product of scaled blocks has arrays of which an extent follows from a size, which need not be a whole vector."""
     spec = KernelSpec.make("scaled_gemm", "sm_90a", {})
     takes = lambda k: choose.takes(
         spec.schedule, spec.problem, H200, {"m": 64, "n": 128, "k": k}
     )  # noqa: E731
-    assert takes(4096) and not takes(4095)
+    assert takes(4096) and takes(1536) and not takes(4095)
 
 
 def test_a_search_begins_with_the_models_best_and_leaves_out_the_hopeless():

@@ -24,6 +24,7 @@ from tilegen.targets import CudaTarget, Target
 # By operator and backend: what estimates, and what lists schedules worth an estimate.
 _MODELS: dict[tuple[str, str], tuple[ModuleType, ModuleType]] = {
     ("gemm", "cuda"): (gemm_cuda, gemm_cuda_space),
+    ("scaled_gemm", "cuda"): (gemm_cuda, gemm_cuda_space),
     ("gemm", "c_openmp"): (gemm_cpu, gemm_cpu),
 }
 
@@ -48,8 +49,10 @@ def _unit(schedule: Schedule, problem: Problem, where: Target) -> int:
 def takes(schedule: Schedule, problem: Problem, where: Target, sizes: Mapping[str, int]) -> bool:
     """Whether a schedule's kernel takes dense arrays of these sizes."""
     unit = _unit(schedule, problem, where)
-    inner = [extent(t.dims[-1], sizes) for t in problem.tensors() if len(t.dims) > 1]
-    return unit == 1 or all(extent % unit == 0 for extent in inner)
+    # Arrays with an element for each block, as scales, are read element by element.
+    inner = [t.dims[-1] for t in problem.tensors() if len(t.dims) > 1]
+    inner = [dim for dim in inner if dim in sizes or dim.isdigit()]
+    return unit == 1 or all(extent(dim, sizes) % unit == 0 for dim in inner)
 
 
 def rank(

@@ -17,11 +17,13 @@ from tilegen.model.estimate import OVERLAP, Estimate, Term
 from tilegen.model.gemm_cuda_call import Call, Tiles, call_of, odd_rows, travel
 from tilegen.plans.base import ceil_div
 from tilegen.problems.gemm import Gemm
+from tilegen.problems.scaled_gemm import ScaledGemm
 from tilegen.schedules.base import Schedule
 from tilegen.schedules.gemm_gemv import VECTOR_BYTES, GemvGemm
 from tilegen.schedules.gemm_mma import MmaGemm
 from tilegen.schedules.gemm_simt import SimtGemm
 from tilegen.schedules.gemm_wgmma import WgmmaGemm
+from tilegen.schedules.gemm_wgmma_scaled import WgmmaScaledGemm
 from tilegen.targets import CudaTarget
 from tilegen.values import F64, TF32
 
@@ -54,17 +56,21 @@ ORDINARY = 0.72
 SLICE, FILL = 60.0, 2000.0
 
 
-def knows(problem: Gemm, where: CudaTarget) -> bool:
+def knows(problem: Gemm | ScaledGemm, where: CudaTarget) -> bool:
     """Whether the model has the problem's schedules on the target."""
-    classes = (WgmmaGemm, MmaGemm, SimtGemm)
+    scaled = isinstance(problem, ScaledGemm)
+    classes = (WgmmaScaledGemm,) if scaled else (WgmmaGemm, MmaGemm, SimtGemm)
     return where.name in DEVICES and any(c.accepts(problem, where) is None for c in classes)
 
 
 def estimate(
-    schedule: Schedule, problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]
+    schedule: Schedule, problem: Gemm | ScaledGemm, where: CudaTarget, sizes: Mapping[str, int]
 ) -> Estimate:
     """Estimate one schedule, legal for the problem on the target, at the given extents."""
     call = call_of(problem, where, tuple(sizes.items()))
+    if isinstance(schedule, WgmmaScaledGemm):
+        # Sums that are scaled in each step take what those do that are promoted.
+        return dataclasses.replace(gemm_cuda_wgmma.estimate(schedule.like, call), schedule=schedule)
     if isinstance(schedule, GemvGemm):
         return _gemv(schedule, call)
     if isinstance(schedule, WgmmaGemm):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 
@@ -9,11 +10,13 @@ from tilegen.model.gemm_cuda_call import call_of
 from tilegen.model.gemm_cuda_stream import Shares
 from tilegen.problems.base import extent
 from tilegen.problems.gemm import Gemm
+from tilegen.problems.scaled_gemm import SCALE_BLOCK, ScaledGemm
 from tilegen.schedules.base import Schedule
 from tilegen.schedules.gemm_gemv import GemvGemm
 from tilegen.schedules.gemm_mma import MmaGemm
 from tilegen.schedules.gemm_simt import SimtGemm
 from tilegen.schedules.gemm_wgmma import SPAN_BYTES, WgmmaGemm
+from tilegen.schedules.gemm_wgmma_scaled import WgmmaScaledGemm
 from tilegen.targets import CudaTarget
 from tilegen.values import Tile
 
@@ -52,8 +55,13 @@ def _with(problem: Gemm, where: CudaTarget, given: tuple) -> Schedule:
     return WgmmaGemm.with_options(problem, where, dict(given))
 
 
-def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> Iterator[Schedule]:
+def candidates(
+    problem: Gemm | ScaledGemm, where: CudaTarget, sizes: Mapping[str, int]
+) -> Iterator[Schedule]:
     """Schedules worth an estimate at these sizes, before the legality rules."""
+    if isinstance(problem, ScaledGemm):
+        yield from _scaled(problem, where)
+        return
     m, n, k = (max(1, sizes[name]) for name in ("m", "n", "k"))
     if WgmmaGemm.accepts(problem, where) is None:
         yield from _streams(problem, where, sizes)
@@ -105,6 +113,16 @@ def candidates(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> It
     for cls in (MmaGemm, SimtGemm):
         if cls.accepts(problem, where) is None:
             yield from _of_any_size(cls, problem, where)
+
+
+def _scaled(problem: ScaledGemm, where: CudaTarget) -> Iterator[WgmmaScaledGemm]:
+    """Schedules of a product of scaled blocks, which has few tiles."""
+    for bm, bn in ((64, 16), (64, 32), (64, 64), (64, 128), (128, 64), (128, 128), (192, 128)):
+        for cluster in (2, 1):
+            given = {"tile": Tile((bm, bn, SCALE_BLOCK)), "cluster": cluster}
+            made = WgmmaScaledGemm.with_options(problem, where, given)
+            # Fewer buffers of results may leave room for another stage.
+            yield from (dataclasses.replace(made, stages=made.stages + 1), made)
 
 
 def _streams(problem: Gemm, where: CudaTarget, sizes: Mapping[str, int]) -> Iterator[WgmmaGemm]:

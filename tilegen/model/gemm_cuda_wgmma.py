@@ -46,8 +46,9 @@ COPIES = 5900.0
 SHARED = 128
 # Instructions of single threads that a multiprocessor issues in a clock.
 ISSUED = 128
-# How much longer products take whose sums are promoted, by whether consumers take turns.
-PROMOTING = {False: 1.25, True: 1.8}
+# Clocks of a step in which sums are promoted, or scaled, that no other consumer's products hide; how much longer products
+# take for it where consumers take turns.
+PROMOTING, PROMOTING_IN_TURN = 130.0, 1.8
 # Bytes a nanosecond that a pair of multiprocessors, which share a port, draws from device memory.
 PORT = 79.0
 # The same of one in a last wave, where few have work left.
@@ -120,13 +121,10 @@ class Work:
         bm, bn, bk = schedule.tile
         products = bm * bn * bk * size / 2 / self.call.device.tensor
         spans = schedule.mma_m / 64 * (SPAN_BYTES / 32)
-        return max(products, spans * (64 + schedule.mma_n) * 32 / SHARED) * self.promoting
-
-    @property
-    def promoting(self) -> float:
-        """How much longer products take for promoting their sums."""
-        schedule = self.schedule
-        return PROMOTING[schedule.pingpong] if schedule.promotes(self.call.problem) else 1.0
+        clocks = max(products, spans * (64 + schedule.mma_n) * 32 / SHARED)
+        if not schedule.promotes(self.call.problem):
+            return clocks
+        return clocks * PROMOTING_IN_TURN if schedule.pingpong else clocks + PROMOTING
 
     @property
     def slow(self) -> float:
@@ -150,7 +148,7 @@ class Work:
         bm, bn, bk = self.schedule.tile
         products = bm * bn * bk * self.call.problem.storage.bytes / 2 / self.call.device.tensor
         pieces = self.tiles.units / self.call.device.processors
-        return pieces * self.steps * products * self.promoting
+        return pieces * self.steps * products
 
 
 def _loads(work: Work) -> list[Term]:
