@@ -49,6 +49,8 @@ ISSUED = 128
 # Clocks of a step in which sums are promoted, or scaled, that no other consumer's products hide; how much longer products
 # take for it where consumers take turns.
 PROMOTING, PROMOTING_IN_TURN = 130.0, 1.8
+# The same clocks in a kernel that may cut tiles.
+PROMOTING_CUT = 190.0
 # Bytes a nanosecond that a pair of multiprocessors, which share a port, draws from device memory.
 PORT = 79.0
 # The same of one in a last wave, where few have work left.
@@ -124,7 +126,9 @@ class Work:
         clocks = max(products, spans * (64 + schedule.mma_n) * 32 / SHARED)
         if not schedule.promotes(self.call.problem):
             return clocks
-        return clocks * PROMOTING_IN_TURN if schedule.pingpong else clocks + PROMOTING
+        if schedule.pingpong:
+            return clocks * PROMOTING_IN_TURN
+        return clocks + (PROMOTING_CUT if schedule.stream else PROMOTING)
 
     @property
     def slow(self) -> float:
