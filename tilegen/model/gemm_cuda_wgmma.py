@@ -126,9 +126,8 @@ class Work:
         clocks = max(products, spans * (64 + schedule.mma_n) * 32 / SHARED)
         if not schedule.promotes(self.call.problem):
             return clocks
-        if schedule.pingpong:
-            return clocks * PROMOTING_IN_TURN
-        return clocks + (PROMOTING_CUT if schedule.stream else PROMOTING)
+        promoted = clocks + (PROMOTING_CUT if schedule.stream else PROMOTING)
+        return max(promoted, clocks * PROMOTING_IN_TURN) if schedule.pingpong else promoted
 
     @property
     def slow(self) -> float:
