@@ -84,6 +84,7 @@ BAD = [
     (["emit", "--tile", "64x64x32"], "--tile needs a kernel"),
     (["emit"], "no tilegen.toml here"),
     (["check"], "no tilegen.toml here"),
+    (["build", "gemm", "--kernels", "gemm*"], "picks from tilegen.toml, and gemm is named"),
     (["verify", "--seeds", "0", "gemm"], "--seeds"),
     (["frobnicate"], "frobnicate"),
 ]

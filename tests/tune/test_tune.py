@@ -339,6 +339,8 @@ def test_bars_keep_count_and_best_on_a_narrow_terminal_and_show_one_case_of_a_su
         (("gemm", "--at", "m=1,n=1,k=1", "--budget", "nan"), "neither trials nor minutes"),
         (("gemm", "--at", "m=1,n=1,k=1", "--budget", "infm"), "neither trials nor minutes"),
         (("gemm", "--at", "m=1,n=0,k=1"), "nothing to time at n=0"),
+        (("gemm", "--at", "m=1,n=1,k=1", "--tile", "64x64x64"), "--tile is a schedule's"),
+        (("gemm", "--at", "m=1,n=1,k=1", "--threads", "9999"), "this machine has"),
         (("--page", "."), "--page . is a folder"),
         (("--page", "/proc/nowhere/x.md"), "may write with --page"),
         (("gemm", "--at", "m=1,n=1,k=1", "--peers", "nunpy"), "did you mean 'numpy'"),
@@ -348,6 +350,13 @@ def test_bars_keep_count_and_best_on_a_narrow_terminal_and_show_one_case_of_a_su
 def test_bad_words_are_answered_before_anything_runs(tilegen, words, message):
     ran = tilegen("tune", *words)
     assert ran.status == 2 and message in ran.err
+
+
+def test_a_target_that_this_processor_cannot_run_is_not_timed(tilegen, monkeypatch):
+    monkeypatch.setattr("tilegen.cli.cases.missing_features", lambda _: ["amx-tile"])
+    for command in ("tune", "bench"):
+        ran = tilegen(command, "gemm", "--dtype", "bf16", "-t", "amx", "--at", "m=1,n=1,k=1")
+        assert ran.status == 4 and "lacks amx-tile: it cannot time amx" in ran.err
 
 
 def test_show_prints_geometric_means_and_what_is_stale(tilegen, tmp_path):

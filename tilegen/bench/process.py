@@ -104,7 +104,7 @@ class Worker:
             left = until - time.monotonic()
             if left <= 0:
                 self.kill()
-                raise WorkerFailed("hung", f"{self.name}: no answer within {timeout:.0f} s, killed")
+                raise WorkerFailed("hung", f"{self.name}: no answer within {timeout:g} s, killed")
             for key, _ in self._selector.select(left):
                 data = os.read(key.fd, 65536)
                 if key.fileobj is self._process.stderr:

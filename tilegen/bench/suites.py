@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tilegen import fields
 from tilegen.errors import UsageError
+from tilegen.problems.base import Problem
 from tilegen.spec import KernelSpec
 from tilegen.tables import lookup
 from tilegen.tables.files import FOLDER
@@ -48,12 +49,17 @@ class BenchCase:
             tables: folder of the tables.
         """
         spec = self.spec(where)
-        if set(self.options) - set(fields.options(type(spec.problem))) - {"formula"}:
+        if self.of_schedule(spec.problem):
             return spec
         sizes = [f"{s.name}={self.sizes[s.name]}" for s in spec.problem.sizes()]
         given = {**self.options, "at": ",".join(sizes)} | ({"tuned": tuned} if tuned else {})
         found = lookup.resolve(self.operator, where, given, tables)
         return KernelSpec.make(self.operator, where, found.options)
+
+    def of_schedule(self, problem: Problem) -> list[str]:
+        """Names of the options that are a schedule's: `schedule` and its fields."""
+        known = {*fields.options(type(problem)), "formula"}
+        return [name for name in self.options if name not in known]
 
     def without(self, option: str) -> BenchCase:
         """The same case with one option left open."""

@@ -244,8 +244,8 @@ def main() -> None:
         except Exception as error:
             message = error.message if isinstance(error, TilegenError) else str(error)
             first = message.splitlines()[0] if message else ""
-            kind = "" if isinstance(error, TilegenError) else f"{type(error).__name__}: "
-            answer = f"no {kind}{first}"
+            kind = [] if isinstance(error, TilegenError) else [type(error).__name__]
+            answer = f"no {': '.join(filter(None, [*kind, first]))}"
         answers.write(answer + "\n")
         answers.flush()
 

@@ -12,7 +12,7 @@ from tilegen.bench.page import page as results_page
 from tilegen.bench.run import run_cpu, run_gpu, run_split
 from tilegen.bench.samples import Report, load
 from tilegen.cli import options as opt
-from tilegen.cli.cases import suite, target_here
+from tilegen.cli.cases import require_here, suite, target_here
 from tilegen.cli.console import out, progress
 from tilegen.errors import UsageError
 from tilegen.shared_files import require_writable_file
@@ -103,6 +103,7 @@ def bench(
         )
     else:
         where = target_here(target)
+        require_here(where, threads)
         # What other libraries are good at on a CPU.
         defaults = {"dtype": "f32"} if where.backend == "c_openmp" else {}
         chosen = [g for g in groups.split(",") if g]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -11,10 +12,10 @@ import typer
 from tilegen import registry
 from tilegen.bench.suites import BenchCase, Suite, read_suite
 from tilegen.cli import options as opt
-from tilegen.errors import UsageError
+from tilegen.errors import ToolMissing, UsageError
 from tilegen.problems.base import Problem
 from tilegen.tables.lookup import parse_sizes
-from tilegen.targets import TARGETS, Target
+from tilegen.targets import TARGETS, CpuTarget, Target
 from tilegen.targets import target as find_target
 from tilegen.toolchain.host import missing_features
 
@@ -33,6 +34,21 @@ def target_here(name: str) -> Target:
     if name != "c_openmp":
         return find_target(name)
     return [TARGETS[level] for level in _LEVELS if not missing_features(TARGETS[level])][-1]
+
+
+def require_here(where: Target, threads: int) -> None:
+    """Raise ToolMissing or UsageError where this machine's processor cannot time a target in so many threads."""
+    if not isinstance(where, CpuTarget):
+        return
+    missing = missing_features(where)
+    if missing:
+        raise ToolMissing(
+            f"this processor lacks {', '.join(missing)}: it cannot time {where}",
+            "`tilegen doctor` prints the targets that it runs.",
+        )
+    processors = os.cpu_count() or 1
+    if threads > processors:
+        raise UsageError(f"--threads {threads}: this machine has {processors} processors")
 
 
 def suite(

@@ -162,6 +162,11 @@ def specs(
         listed = kernel_list.read(kernel_list.find())
         note(listed.notes)
         return list(listed.specs) if glob == "*" else listed.select(glob)
+    if glob != "*":
+        raise UsageError(
+            f"--kernels {glob} picks from tilegen.toml, and {kernel} is named",
+            "Leave one of them out.",
+        )
     operator, more = registry.operator_of(kernel)
     given = {**more, **given}
     if targets:

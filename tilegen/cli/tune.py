@@ -14,9 +14,10 @@ from rich.progress import Progress
 from tilegen.bench.peers import require_known
 from tilegen.bench.suites import BenchCase
 from tilegen.cli import options as opt
-from tilegen.cli.cases import suite, target_here
+from tilegen.cli.cases import require_here, suite, target_here
 from tilegen.cli.console import out, progress
 from tilegen.errors import UsageError
+from tilegen.fields import flag
 from tilegen.shared_files import require_writable, require_writable_file
 from tilegen.tables import report
 from tilegen.tables.page import page as tables_page
@@ -141,6 +142,8 @@ def tune(
         out.print(f"wrote {page}")
         return 0
     where = target_here(target)
+    if not scheduler:
+        require_here(where, threads)
     every = refresh and kernel is None
     cases, only = [], ""
     if not every:
@@ -152,6 +155,11 @@ def tune(
         cases = list(found.cases)
         if not kernel.endswith(".toml"):
             cases, only = [cases[0].without("schedule")], cases[0].options.get("schedule", "")
+            for name in cases[0].of_schedule(cases[0].spec(where).problem):
+                raise UsageError(
+                    f"{flag(name)} is a schedule's, and those are what is searched",
+                    "Leave it out; --schedule NAME searches one class of schedules.",
+                )
     for case in cases:
         empty = [f"{name}=0" for name, extent in case.sizes.items() if extent == 0]
         if empty:
