@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from tilegen.errors import CheckFailed, TilegenError
+from tilegen.errors import CallRefused, CheckFailed, TilegenError
 from tilegen.plans import make_plan
 from tilegen.spec import KernelSpec
 from tilegen.verify.guarded import guarded
@@ -28,6 +28,17 @@ def right(arrays, scalars):
 def test_a_right_kernel_passes(plan):
     verdict = verify(plan, right)
     assert verdict.ok and verdict.cases == 33 and 0 < verdict.worst < 1
+
+
+def test_a_kernel_that_refuses_every_call_is_no_right_one(plan):
+    def refuse(arrays, scalars):
+        raise CallRefused("refused", code=4)
+
+    verdict = verify(plan, refuse)
+    assert not verdict.ok and verdict.cases == 0
+    assert verdict.faults() == [
+        f"no case ran: _supports refuses {verdict.refused} of {verdict.refused}"
+    ]
 
 
 def wrong_element(arrays, scalars):

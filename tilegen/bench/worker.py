@@ -141,7 +141,8 @@ class Competitor:
             run = alone(run, request["device"])
         verdict = verify(plan, run, cases=cases)
         if not verdict.ok:
-            raise CheckFailed(f"{len(verdict.failures)} failures: {verdict.failures[0]}")
+            faults = verdict.faults()
+            raise CheckFailed(f"{len(faults)} failures: {faults[0]}")
         return f"{verdict.cases} cases, largest error {verdict.worst:.3f} of its bound"
 
 

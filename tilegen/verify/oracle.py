@@ -63,6 +63,12 @@ class Verdict:
         """Whether something ran and nothing failed."""
         return self.cases > 0 and not self.failures
 
+    def faults(self) -> list[str]:
+        """One line a failed case; where nothing ran, that nothing did."""
+        if self.ok or self.failures:
+            return self.failures
+        return [f"no case ran: _supports refuses {self.refused} of {self.refused}"]
+
 
 def case_grid(problem: Problem, tile: tuple[int, ...], seeds: int) -> Iterator[Case]:
     """Every size with every layout of the arrays; larger seeds counts repeat it with other inputs."""

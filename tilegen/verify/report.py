@@ -69,7 +69,7 @@ def _judge(kernel: Rendered, how: str, verdict: Verdict) -> Outcome:
     summary = (
         f"{how}, {counted(len(verdict.failures), 'failure')} in {counted(verdict.cases, 'case')}"
     )
-    return Outcome(kernel.stem, "FAILED", how, summary, verdict.failures[:5], verdict, exit_code=1)
+    return Outcome(kernel.stem, "FAILED", how, summary, verdict.faults()[:5], verdict, exit_code=1)
 
 
 def _sizes(verdict: Verdict) -> str:
