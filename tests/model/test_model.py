@@ -52,7 +52,7 @@ def test_the_choice_is_near_the_fastest_of_every_tuned_size():
     judged = choose.judge(of_table(files.read(ROOT / "tuning" / "nvidia-h200" / "gemm.toml")))
     assert len(judged) >= 150
     assert statistics.mean(math.log1p(j.loss) for j in judged) < math.log(1.02)
-    assert max(j.loss for j in judged) < 0.25
+    assert max(j.loss for j in judged) < 0.3
 
 
 def test_the_choice_is_near_the_fastest_of_products_of_scaled_blocks():
