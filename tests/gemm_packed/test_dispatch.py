@@ -134,6 +134,14 @@ def test_a_chooser_has_a_name_of_its_own_where_a_kernel_has_the_problems(tilegen
         assert subprocess.run([*here, tmp_path / "main"], timeout=100).returncode == 0
 
 
+def test_a_chooser_is_not_written_where_it_would_be_pruned(tilegen, project):
+    project('[project]\nout = "kernels"\n')
+    words = ("dispatch", "relu", "-t", "x86-64-v4", "-t", "portable", "-o")
+    ran = tilegen(*words, "kernels")
+    assert ran.status == 2 and "emit --prune" in ran.err
+    assert tilegen(*words, "own").status == 0
+
+
 def test_a_table_serves_the_targets_that_it_has_rows_for(tilegen, tmp_path):
     def row(m: int, tile: str) -> Row:
         schedule = f"packed tile={tile} micro=6x16 unroll=4"

@@ -65,6 +65,7 @@ def dispatch(
     names = target or (DEFAULT_TARGETS if tuned is None else [])
     if not names:
         raise UsageError("--tuned needs a --target", "A table's rows are for one target.")
+    opt.require_outside(folder)
     style = project.style()
 
     def plain(where: Target) -> Rendered:

@@ -220,6 +220,19 @@ def _twins(operator: str, given: dict[str, str]) -> list[KernelSpec]:
     return made
 
 
+def require_outside(folder: Path) -> None:
+    """Raise UsageError for the project's folder of listed kernels, where anything else is an orphan."""
+    try:
+        listed = kernel_list.read(kernel_list.find()).out
+    except UsageError:
+        return
+    if folder.resolve() == listed.resolve():
+        raise UsageError(
+            f"{folder} holds the kernels that tilegen.toml lists, and `tilegen emit --prune` removes others",
+            "Name another folder: -o third_party/kernels",
+        )
+
+
 def project_out(given: Path | None) -> Path:
     """The output folder: `-o`, else the project's, else `generated` here."""
     if given is not None:
