@@ -113,6 +113,9 @@ def test_limits_are_powers_of_two_where_one_lies_between():
     assert tree._limits([8, 32, 512]) == [16, 128]
     assert tree._limits([0, 1, 2]) == [0, 1]
     assert tree._limits([1000, 1001]) == [1000]
+    # Else a round number.
+    assert tree._limits([6144, 8192, 8200, 18432, 28672]) == [7168, 8192, 16384, 22528]
+    assert tree._limits([1000, 1024]) == [1008]
 
 
 @pytest.fixture

@@ -187,8 +187,19 @@ def _limits(values: Sequence[int]) -> list[int]:
     for low, high in zip(values, values[1:]):
         middle = math.sqrt(max(low, 1) * high)
         power = 1 << round(math.log2(middle))
-        found.append(power if low <= power < high else min(max(low, round(middle)), high - 1))
+        found.append(power if low <= power < high else _round(low, high, middle))
     return found
+
+
+def _round(low: int, high: int, middle: float) -> int:
+    """A multiple of a power of two near the middle, from `low` to below `high`: of an eighth of it, or of less."""
+    step = 1 << max(0, math.floor(math.log2(middle / 8))) if middle > 8 else 1
+    while step > 1:
+        near = round(middle / step) * step
+        if low <= near < high:
+            return near
+        step //= 2
+    return min(max(low, round(middle)), high - 1)
 
 
 def choose(tree: Tree, sizes: dict[str, int]) -> str:
