@@ -187,6 +187,18 @@ def test_F13_F15_threads_that_a_reduction_would_drop_are_refused(options):
         KernelSpec.make("layernorm", "sm_80", {"dtype": "f32", **options})
 
 
+def test_a_row_whose_elements_are_all_masked():
+    """NaN of a softmax, as of NumPy's; zeros of a masked softmax. The rows beside it are as ever."""
+    x = np.random.default_rng(4).standard_normal((3, 70)).astype(np.float32)
+    mask = np.ones(x.shape, np.uint8)
+    mask[1], mask[2, 9:] = 0, 0
+    y = rows("masked_softmax", x, k=mask)
+    assert np.all(y[1] == 0) and np.all(y[2, 9:] == 0)
+    np.testing.assert_allclose(y[2, :9], rows("softmax", x[2:, :9].copy())[0], rtol=1e-6)
+    y = rows("softmax", np.where(mask, x, -np.inf).astype(np.float32))
+    assert np.isnan(y[1]).all() and y[0].sum() == pytest.approx(1)
+
+
 @pytest.mark.parametrize("count", [1, 7, 30, 5000])
 def test_the_header_states_the_bounds_of_verification(count):
     def bound(text, **arrays):

@@ -35,6 +35,12 @@ NAMED: dict[str, Named] = {
     "log_softmax": Named(
         "d = x[m,n] - max(x[m,n], n); y[m,n] = d - log(sum(exp(d), n))", "logarithm of the softmax"
     ),
+    "masked_softmax": Named(
+        "s = where(k[m,n] != 0, x[m,n], -inf); t = max(s, n); e = exp(s - where(t == -inf, 0, t)); "
+        "z = sum(e, n); y[m,n] = e * (1 / where(z == 0, 1, z))",
+        "softmax over the elements of each row whose mask k is not 0; zeros where none is",
+        "k:u8",
+    ),
     "layernorm": Named(_norm("n", "x[m,n]", _SCALE), "layer normalisation with scale and shift"),
     "rmsnorm": Named(
         "y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]",
