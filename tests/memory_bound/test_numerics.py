@@ -262,3 +262,23 @@ def test_dropout_drops_neighbours_rows_and_seeds_independently(part):
     assert abs(first.mean()) < 5 * (spread / first.size) ** 0.5
     for a, b in pairs:
         assert abs((a * b).mean()) < 5 * spread / a.size**0.5
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "masked_softmax",
+        "s = where(k[m,n] != 0, 0.3 * x[m,n], -inf) * 1.44; e = exp2(s - max(s, n)); "
+        "y[m,n] = gelu(e / sum(e, n))",
+        "s = where(k[m,n] != 0, x[m,n] * alpha, -inf); y[m,n] = exp(s - logsumexp(s, n))",
+    ],
+)
+def test_minus_infinity_leaves_the_bounds_of_the_others_finite(text, dtype):
+    """Else every value would be within its bound."""
+    problem = FormulaProblem(formula=text, dtype=dtype, operands="k:u8")
+    x = np.random.default_rng(5).standard_normal((4, 60))
+    mask = (np.arange(240).reshape(x.shape) % 3 > 0).astype(np.uint8)
+    found = fl.evaluate_with_bound(problem.typed, arrays={"x": x, "k": mask}, scalars={"alpha": 2})
+    value, bound = found["y"]
+    assert np.isfinite(value).all() and (bound < 0.02 * value.max()).all()

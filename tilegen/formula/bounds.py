@@ -145,11 +145,12 @@ class _Bounds:
         return result
 
     def bound(self, node: Node) -> Array:
-        """The error bound of a node; NaN, infinity and what overflows have the bound inf."""
+        """The error bound of a node; NaN, what overflows and an infinity that is not sure have the bound inf."""
         if id(node) not in self._known:
             error = np.asarray(self._compute(node), dtype=np.float64)
             value = self.values.value(node)
-            odd = ~(np.abs(value) <= self.largest) if value.dtype.kind == "f" else False
+            size = np.abs(value) if value.dtype.kind == "f" else np.float64(0.0)
+            odd = np.isnan(size) | (size > self.largest) & (size < np.inf)
             self._known[id(node)] = node, np.where(np.isnan(error) | odd, np.inf, error)
         return self._known[id(node)][1]
 
@@ -157,14 +158,20 @@ class _Bounds:
         """The rounding that the node itself adds."""
         if not node.dtype.is_float:
             return np.float64(0.0)
-        ulp = ULP[how]
-        return ulp * (self.unit * np.abs(self.values.value(node)) + self.tiny)
+        size = np.abs(self.values.value(node))
+        return ULP[how] * (self.unit * np.where(np.isinf(size), 0.0, size) + self.tiny)
+
+    def _sure(self, node: Node, a: Node, b: Node, error: Array) -> Array:
+        """No error where a product or quotient is infinite whatever its operands' errors: both keep their signs."""
+        far = [np.abs(self.values.value(x)) > self.bound(x) for x in (a, b)]
+        infinite = np.isinf(self.values.value(a)) & np.isinf(self.values.value(node))
+        return np.where(infinite & far[0] & far[1], 0.0, error)
 
     def _compute(self, node: Node) -> Array | float:
         value, bound = self.values.value, self.bound
         match node:
             case Number(v) if node.dtype.is_float:
-                return abs(float(node.dtype.numpy.type(v)) - v)
+                return abs(float(node.dtype.numpy.type(v)) - v) if np.isfinite(v) else 0.0
             case Name(name):
                 return self.named.get(name, 0.0)
             case Operand(name):
@@ -175,11 +182,12 @@ class _Bounds:
                 return bound(a) + bound(b) + self._rounding(node, "rounded")
             case Binary("*", a, b):
                 both = _times(np.abs(value(a)), bound(b)) + _times(np.abs(value(b)), bound(a))
-                return both + _times(bound(a), bound(b)) + self._rounding(node, "rounded")
+                both = both + _times(bound(a), bound(b))
+                return self._sure(node, a, b, both) + self._rounding(node, "rounded")
             case Binary("/", a, b):
                 divisor = np.maximum(np.abs(value(b)) - bound(b), 0.0)
                 both = (bound(a) + _times(np.abs(value(node)), bound(b))) / divisor
-                return both + self._rounding(node, "rounded")
+                return self._sure(node, a, b, both) + self._rounding(node, "rounded")
             case Binary("**", a, b):
                 return self._sampled(node, (a, b), np.power)
             case Binary(_, a, b):
@@ -225,11 +233,12 @@ class _Bounds:
         rounding = self._rounding(node, "exact" if exact else "function")
         if isinstance(node, Call) and not exact and node.dtype.is_float:
             # What underflows inside is multiplied by the argument afterwards.
-            rounding = rounding + 2.0 * self.tiny * np.abs(points[0])
+            at = np.where(np.isinf(points[0]), 0.0, points[0])
+            rounding = rounding + 2.0 * self.tiny * np.abs(at)
             if self.typed.is_short:
-                rounding = rounding + self._short(node.function, centre, points[0])
+                rounding = rounding + self._short(node.function, centre, at)
             if node.function in SCALES:
-                rounding = rounding + SCALED_ULP * self.unit * SCALES[node.function](points[0])
+                rounding = rounding + SCALED_ULP * self.unit * SCALES[node.function](at)
         return total + rounding
 
     def _short(self, function: str, result: Array, x: Array) -> Array | float:
@@ -244,7 +253,7 @@ class _Bounds:
         if not node.dtype.is_float:
             steps = np.ceil(error) if exact.dtype.kind == "f" else error
             return np.where(error > 0, np.maximum(steps, 1.0), 0.0)
-        rounded = np.abs(self.values.value(node) - exact.astype(np.float64))
+        rounded = _change(self.values.value(node), exact.astype(np.float64))
         return error + rounded + np.where(error > 0, spacing(exact, error, node.dtype), 0.0)
 
     def _reduce(self, node: Reduce) -> Array:
