@@ -282,3 +282,17 @@ def test_minus_infinity_leaves_the_bounds_of_the_others_finite(text, dtype):
     found = fl.evaluate_with_bound(problem.typed, arrays={"x": x, "k": mask}, scalars={"alpha": 2})
     value, bound = found["y"]
     assert np.isfinite(value).all() and (bound < 0.02 * value.max()).all()
+
+
+def test_positions_and_products_are_bounded_where_they_are_sure():
+    def bound(text, **arrays):
+        typed = FormulaProblem(formula=text, dtype="f32").typed
+        return fl.evaluate_with_bound(typed, arrays=arrays, scalars={})["y"][1].tolist()
+
+    x = np.array([[1.0, 3.0, 2.0], [2.0, 2.0, 1.0], [1.0, np.nan, 5.0]])
+    assert bound("y[m] = argmax(exp(x[m,n]), n)", x=x) == [0, 3, 3]
+    assert bound("y[m] = argmin(exp(-x[m,n]), n)", x=x) == [0, 3, 3]
+    assert bound("y[m] = argmax(x[m,n], n)", x=x) == [0, 0, 3]
+    zero = np.array([[2.0, 0.0, 3.0], [2.0, 1.0, 3.0]])
+    none, some = bound("y[m] = prod(x[m,n] + 0.1 * x[m,n], n)", x=zero)
+    assert none < 1e-30 and 0 < some < 1e-4

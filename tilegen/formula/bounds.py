@@ -273,12 +273,21 @@ class _Bounds:
                 total = total / count if node.op == "mean" and count else total
                 return total + self.tiny
             case "prod":
-                relative = np.sum(error / size + self.unit, axis=axes, keepdims=True)
-                return np.expm1(relative) * np.abs(self.values.value(node))
+                own = self.unit if node.dtype.is_float else 0.0
+                grown = np.where(error == 0, 0.0, error / size) + own  # a sure 0 stays one
+                relative = np.sum(grown, axis=axes, keepdims=True)
+                return _times(np.expm1(relative), np.abs(self.values.value(node)))
             case "logsumexp":
                 worst = np.max(error, axis=axes, keepdims=True, initial=0.0)
                 grown = (LOG_SUM + SUM_GROWTH * count**0.5) * self.unit
                 return worst + grown + self._rounding(node, "function")
+            case "argmax" | "argmin":
+                # Others whose errors reach the best one's may be taken for it.
+                height = x.astype(np.float64) * (1.0 if node.op == "argmax" else -1.0)
+                best = np.max(height - error, axis=axes, keepdims=True, initial=-np.inf)
+                near = np.sum(height + error >= best, axis=axes, keepdims=True) != 1
+                unsure = near & np.any(error > 0, axis=axes, keepdims=True)
+                return np.where(unsure, float(count), 0.0)
         unsure = np.any(error > 0, axis=axes, keepdims=True)
         return np.where(unsure, float(count), 0.0)
 
