@@ -276,6 +276,7 @@ def test_a_refresh_of_a_device_is_a_command(tilegen, settings, stale, monkeypatc
     assert tilegen("tune", *words_).status == 0
     ((one, cases),) = told
     assert one.settings.refresh and [case.sizes for case in cases] == [CASE.sizes]
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
     ran = tilegen("tune", *words_, "--threads", "3")
     assert ran.status == 2 and "with 3 threads" in ran.err
 

@@ -42,7 +42,9 @@ def tune(
     at: Annotated[
         Optional[str], typer.Option("--at", help="Sizes, as m=512,n=4096,k=4096.")
     ] = None,
-    target: Annotated[str, typer.Option("--target", "-t", help="Where.")] = "x86-64-v4",
+    target: Annotated[
+        str, typer.Option("--target", "-t", help="Where; c_openmp: the best for this CPU.")
+    ] = "c_openmp",
     budget: Annotated[
         str, typer.Option("--budget", help="Of each case: trials (40), or minutes (5m).")
     ] = "40",

@@ -45,7 +45,7 @@ def cases(tables: Path, device: str, where: Target, threads: int) -> list[BenchC
     if not found:
         raise UsageError(
             f"{tables / device} has no row for {where}"
-            + f" with {threads} threads" * (threads > 0),
+            + f" with {threads} thread{'s' * (threads > 1)}" * (threads > 0),
             f"Tune first: tilegen tune SUITE --target {where}",
         )
     return found
