@@ -16,6 +16,7 @@ from tilegen.problems.formula import FormulaProblem
 from tilegen.runtime import cpu
 from tilegen.spec import KernelSpec
 from tilegen.toolchain import build
+from tilegen.verify.oracle import Case, verify
 
 
 @functools.cache
@@ -185,6 +186,13 @@ def test_D09_long_thin_transposes(shape):
 def test_F13_F15_threads_that_a_reduction_would_drop_are_refused(options):
     with pytest.raises(IllegalSchedule, match=next(iter(options.values()))):
         KernelSpec.make("layernorm", "sm_80", {"dtype": "f32", **options})
+
+
+def test_the_maximum_of_nothing_is_nan_where_a_type_has_no_infinity():
+    rendered = render(KernelSpec.make("max", "portable", {"dtype": "e4m3"}))
+    loaded = cpu.load(rendered.plan, build.library(rendered), rendered.symbol)
+    verdict = verify(rendered.plan, loaded.run, cases=[Case({"m": 3, "n": 0}, 0, 0, 1)])
+    assert verdict.ok and verdict.cases == 1, verdict.failures
 
 
 def test_a_row_whose_elements_are_all_masked():

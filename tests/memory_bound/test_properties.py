@@ -9,10 +9,12 @@ from tilegen import registry
 from tilegen.emit.render import render
 from tilegen.problems.formula import FormulaProblem
 from tilegen.runtime import cpu
+from tilegen.simulate import Options
 from tilegen.spec import KernelSpec
 from tilegen.targets import target
 from tilegen.toolchain import build
 from tilegen.verify.oracle import Case, compare, prepare
+from tilegen.verify.simulated import simulate_case
 
 TERMS = ["x[m,n]", "x[m,n] * w[n]", "x[m,n] + s[m]", "abs(x[m,n]) * alpha", "silu(x[m,n]) - w[n]"]
 REDUCTIONS = ["sum", "mean", "max", "min", "logsumexp"]
@@ -67,6 +69,17 @@ def test_c_kernels(spec, m, n, offset, data):
     assert worst <= 1, f"{rendered.command}: {where}"
     for name, place in arrays.items():
         assert not place.strays(), f"{rendered.command}: wrote outside {name}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["sm_75", "sm_80", "sm_90a"])
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), m=st.integers(0, 40), n=st.integers(1, 1300))
+def test_cuda_kernels(where, data, m, n):
+    """Simulated: values, races, stray accesses."""
+    rendered = render(data.draw(kernels(where)))
+    found = simulate_case(rendered, {"m": m, "n": n}, Options(order="random"), multiprocessors=2)
+    assert found.ok, f"{rendered.command} {m} {n}: {found.text()}"
 
 
 @pytest.mark.parametrize("where", ["sm_75", "sm_80", "sm_90a", "portable", "x86-64-v4"])

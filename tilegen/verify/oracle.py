@@ -129,11 +129,11 @@ def compare(
             error = np.abs(wide - value).astype(np.float64)
         else:
             wide, value = got.astype(np.float64), exact.astype(np.float64)
-            # What the output type rounds to infinity may be infinite.
+            # What the output type rounds to infinity may be infinite; NaN where it has none.
             with np.errstate(over="ignore", invalid="ignore"):
                 stored = value.astype(got.dtype).astype(np.float64)
                 error = np.abs(wide - value)
-            same = (np.isnan(wide) & np.isnan(value)) | (wide == stored)
+            same = (np.isnan(wide) & np.isnan(stored)) | (wide == stored)
             error = np.where(same, 0.0, np.where(np.isfinite(error), error, np.inf))
         bound = np.broadcast_to(np.asarray(want.bound, np.float64), error.shape)
         with np.errstate(divide="ignore", invalid="ignore"):
