@@ -234,6 +234,32 @@ def test_a_winner_that_was_lucky_is_timed_again_beside_the_few(
     assert covered.schedules == (TEXTS[2],) and covered.worst == 0
 
 
+def test_a_crossing_whose_winner_was_slow_by_itself_is_dropped(
+    settings, speed, monkeypatch  # noqa: F811
+):
+    """All that is timed beside it there seems twice as fast; the confirming run says otherwise."""
+    others = [words.schedule_text(s) for s in SMALL[2:5]]
+    speed |= {TEXTS[1]: 1.2, **dict.fromkeys(others, 1.1)}
+    spaces = {96: SMALL[:2], 192: [SMALL[0], *SMALL[2:5]]}
+    space = lambda problem, where, name, sizes: candidates.Space(spaces[sizes["m"]])  # noqa: E731
+
+    def timed(jobs, sizes, peers, rules):
+        base, *_ = jobs
+        of = dict(speed)
+        if sizes["m"] == 96 and rules.rounds == cross.ROUNDS:
+            of[base] /= 2
+        ratios = {name: (of[name] / of[base],) * rules.rounds for name in jobs}
+        return Final({name: (1 / of[name],) * rules.rounds for name in jobs}, ratios, {})
+
+    monkeypatch.setattr("tilegen.tune.tuner.confirm", timed)
+    settings = dataclasses.replace(settings, everywhere=12)
+    Tuner(settings, local(1), space=space).run(CASES, QUIET)
+    rows = files.read(files.table_path(settings.tables, "test-cpu", "gemm")).rows
+    for row in rows:
+        assert max(row.speedups.values()) <= row.speedup
+    assert rows[0].schedule == TEXTS[1]
+
+
 def test_speedups_of_an_earlier_row_are_told_in_terms_of_the_new_default():
     from test_tables import row
 

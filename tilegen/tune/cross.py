@@ -116,6 +116,17 @@ def better(row: Row, final: Final) -> list[str]:
     return sorted(found, key=lambda name: -statistics.median(final.ratios[name]))
 
 
+def holds(crossed: Row, new: Row, faster: Sequence[str]) -> bool:
+    """Whether a confirming run finds what a crossing said: leads over its winner, to what a cover may lose.
+
+    Where the winner was slow in the crossing alone, all that was timed beside it there seems too fast.
+    """
+    winner = crossed.schedule
+    told = max(crossed.speedups[name] for name in faster) / crossed.speedup
+    found = max(new.speedups.get(name, 0.0) for name in faster) / new.speedups.get(winner, math.inf)
+    return told <= found * (1 + cover.WITHIN)
+
+
 def merged(old: Row, new: Row) -> Row:
     """A row with what an earlier one of the same size had measured besides, in terms of the new one's default."""
     known = old.schedule

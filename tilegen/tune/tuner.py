@@ -322,8 +322,9 @@ class Tuner:
         faster = cross.better(row, final)[: FINALISTS - 1]
         if faster and search.check([0]):
             again = [0, chosen[0], *(by_name[name] for name in faster)]
-            kept = one.row
+            crossed = one.row
             one = self._finished(self._final(search, list(dict.fromkeys(again))))
+            kept = crossed if cross.holds(crossed, one.row, faster) else row
             one.row = cross.merged(kept, one.row)
         self._written.add(one)
         return one
