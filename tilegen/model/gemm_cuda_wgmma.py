@@ -52,7 +52,7 @@ PROMOTING, PROMOTING_IN_TURN = 130.0, 1.8
 # The same clocks in a kernel that may cut tiles.
 PROMOTING_CUT = 190.0
 # Bytes a nanosecond that a pair of multiprocessors, which share a port, draws from device memory.
-PORT = 79.0
+PORT = 77.5
 # The same of one in a last wave, where few have work left.
 ALONE = 44.0
 # How much longer B takes to come from memory where all blocks but one read what another asks for at the same time.
