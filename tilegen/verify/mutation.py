@@ -92,7 +92,7 @@ def _grid(kernel: Rendered) -> tuple[list[Oracle], list[Oracle]]:
     return cases + [Oracle(sizes, pad, 0, 1) for sizes in larger for pad in (0, 3)], wider
 
 
-def _call(kernel: Rendered, simulated: SimulatedKernel, case: Oracle) -> Case | None:
+def recorded_case(kernel: Rendered, simulated: SimulatedKernel, case: Oracle) -> Case | None:
     """What the launcher does in a case; None where the kernel does not take its sizes or alignments."""
     arrays, scalars, _ = prepare(kernel.plan, case)
     try:
@@ -108,7 +108,7 @@ def choose_cases(kernel: Rendered, simulated: SimulatedKernel) -> list[Oracle]:
     options = Options(detectors=False)
     cases, chosen = _grid(kernel)
     for case in cases + chosen:
-        made = _call(kernel, simulated, case)
+        made = recorded_case(kernel, simulated, case)
         if made is None:
             continue
         memory = made.memory()
@@ -147,7 +147,7 @@ def score_kernel(kernel: Rendered, seeds: int = 3, part: tuple[int, int] = (0, 1
     """
     simulated = SimulatedKernel(kernel, multiprocessors=MULTIPROCESSORS)
     chosen = _chosen_cases(kernel, simulated)
-    cases = [made for case in chosen if (made := _call(kernel, simulated, case))]
+    cases = [made for case in chosen if (made := recorded_case(kernel, simulated, case))]
     if not cases:
         raise SimulationError(f"{kernel.stem} has no case below {MOST_FLOPS} flops")
     source = kernel.files[kernel.source]
