@@ -12,7 +12,7 @@ from tilegen.formula.parsed import Formula
 from tilegen.names import c_ident
 from tilegen.problems.rewrites import name_span
 
-# Locals and arguments of launchers, then functions, types and macros.
+# Locals and arguments of launchers, then functions and types.
 RESERVED = frozenset("""
     across aligned alike alike_blocks alone all_strides args askew at_once batches before begin blocks
     blocks_of_row chunk chunk_columns chunks chunks_of_line chunks_of_row cluster column columns
@@ -40,7 +40,7 @@ RESERVED = frozenset("""
     shared_address short_exp start_streams steps_within store store_as store_columns store_word
     stream_line stream_out stream_piece threads_of_block turn_tile turn_tiles wait_for_blocks
     warp_reduce whole_line
-    EINVAL ENOMEM INFINITY NAN NULL errno blockDim blockIdx gridDim threadIdx warpSize
+    blockDim blockIdx gridDim threadIdx warpSize
     """.split())
 
 # Constants, lane types, reductions and functions that exist for each type.
