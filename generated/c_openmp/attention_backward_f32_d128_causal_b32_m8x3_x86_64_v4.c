@@ -3,7 +3,7 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b32 m8x3
-// Inputs    f7b534e89e37  (command, templates and emitter)
+// Inputs    a48eed6751cc  (command, templates and emitter)
 // Body      9c00ee9dae17  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b256 g8
-// Inputs    358deb9f732f  (command, templates and emitter)
+// Inputs    57ad740f2885  (command, templates and emitter)
 // Body      7199143a3bd0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

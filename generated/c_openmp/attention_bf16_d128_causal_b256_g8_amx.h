@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b256 g8
-// Inputs    358deb9f732f  (command, templates and emitter)
-// Body      6a57d654390a  (everything below this comment)
+// Inputs    57ad740f2885  (command, templates and emitter)
+// Body      fc02e593551e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ATTENTION_BF16_D128_CAUSAL_B256_G8_AMX_H
@@ -56,10 +56,10 @@ int tilegen_attention_bf16_d128_causal_b256_g8_amx(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 heads is no multiple of kv_heads
- *   5 a size, or batch * heads * seq_q, is above 1073741824
- *   6 the processor lacks one of amx-tile, amx-bf16, amx-int8
- *   7 the system does not let the process use tile registers
+ *   4  heads is no multiple of kv_heads
+ *   5  a size, or batch * heads * seq_q, is above 1073741824
+ *   6  the processor lacks one of amx-tile, amx-bf16, amx-int8
+ *   7  the system does not let the process use tile registers
  */
 int tilegen_attention_bf16_d128_causal_b256_g8_amx_supports(
     int64_t batch, int64_t heads, int64_t kv_heads, int64_t seq_q, int64_t seq_k,

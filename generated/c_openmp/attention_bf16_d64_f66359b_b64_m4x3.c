@@ -4,7 +4,7 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  b64 m4x3
-// Inputs    2467e18548f5  (command, templates and emitter)
+// Inputs    a74da0eaf6f1  (command, templates and emitter)
 // Body      450eb12e47ff  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,8 +4,8 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  b64 m4x3
-// Inputs    2467e18548f5  (command, templates and emitter)
-// Body      c737d3ff7076  (everything below this comment)
+// Inputs    a74da0eaf6f1  (command, templates and emitter)
+// Body      739292382431  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ATTENTION_BF16_D64_F66359B_B64_M4X3_H
@@ -61,8 +61,8 @@ int tilegen_attention_bf16_d64_f66359b_b64_m4x3(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 heads is no multiple of kv_heads
- *   5 a size, or batch * heads * seq_q, is above 1073741824
+ *   4  heads is no multiple of kv_heads
+ *   5  a size, or batch * heads * seq_q, is above 1073741824
  */
 int tilegen_attention_bf16_d64_f66359b_b64_m4x3_supports(
     int64_t batch, int64_t heads, int64_t kv_heads, int64_t seq_q, int64_t seq_k,

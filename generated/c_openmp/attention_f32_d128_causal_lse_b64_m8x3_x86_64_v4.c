@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b64 m8x3
-// Inputs    fab48f24531b  (command, templates and emitter)
+// Inputs    7fd2725f99a7  (command, templates and emitter)
 // Body      4bebecc01598  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  b64 m8x3
-// Inputs    fab48f24531b  (command, templates and emitter)
-// Body      03b3b2861d7f  (everything below this comment)
+// Inputs    7fd2725f99a7  (command, templates and emitter)
+// Body      e30b5347e497  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ATTENTION_F32_D128_CAUSAL_LSE_B64_M8X3_X86_64_V4_H
@@ -60,9 +60,9 @@ int tilegen_attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 heads is no multiple of kv_heads
- *   5 a size, or batch * heads * seq_q, is above 1073741824
- *   6 the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl, fma
+ *   4  heads is no multiple of kv_heads
+ *   5  a size, or batch * heads * seq_q, is above 1073741824
+ *   6  the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl, fma
  */
 int tilegen_attention_f32_d128_causal_lse_b64_m8x3_x86_64_v4_supports(
     int64_t batch, int64_t heads, int64_t kv_heads, int64_t seq_q, int64_t seq_k,

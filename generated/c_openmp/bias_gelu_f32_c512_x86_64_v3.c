@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = gelu(x[m,n] + b[n]) + r[m,n]
 // Schedule  threads share chunks of 512 columns
-// Inputs    a0b4bacf4e17  (command, templates and emitter)
+// Inputs    5343fc87cdff  (command, templates and emitter)
 // Body      9972aabdc008  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   y[n] = mean(x[m,n], m)
 // Schedule  threads share chunks of 4096 columns
-// Inputs    5bdafaae1cba  (command, templates and emitter)
+// Inputs    e2d65cb1366d  (command, templates and emitter)
 // Body      cd320e292a34  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  2400x256x512 r6x64
-// Inputs    282ed1e04ad8  (command, templates and emitter)
+// Inputs    2de187c5133c  (command, templates and emitter)
 // Body      0cbc9019a81c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = gelu(acc + bias[n]) where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  2400x256x512 r6x64
-// Inputs    282ed1e04ad8  (command, templates and emitter)
-// Body      0261f58ad2da  (everything below this comment)
+// Inputs    2de187c5133c  (command, templates and emitter)
+// Body      4c53205bba8a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_NT_BATCHED_BIAS_GELU_2400X256X512_R6X64_X86_64_V4_H
@@ -47,7 +47,7 @@ int tilegen_gemm_bf16_nt_batched_bias_gelu_2400x256x512_r6x64_x86_64_v4(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl
+ *   4  the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl
  */
 int tilegen_gemm_bf16_nt_batched_bias_gelu_2400x256x512_r6x64_x86_64_v4_supports(
     int64_t batch, int64_t m, int64_t n, int64_t k,

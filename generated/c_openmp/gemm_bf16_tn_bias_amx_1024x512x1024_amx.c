@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  amx 1024x512x1024
-// Inputs    ee78457f0a29  (command, templates and emitter)
+// Inputs    1c003f46cdc8  (command, templates and emitter)
 // Body      417529772824  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

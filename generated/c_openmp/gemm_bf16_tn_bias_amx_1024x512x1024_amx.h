@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  amx 1024x512x1024
-// Inputs    ee78457f0a29  (command, templates and emitter)
-// Body      aeb0fcccbce9  (everything below this comment)
+// Inputs    1c003f46cdc8  (command, templates and emitter)
+// Body      5c325ba1ccda  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_TN_BIAS_AMX_1024X512X1024_AMX_H
@@ -44,8 +44,8 @@ int tilegen_gemm_bf16_tn_bias_amx_1024x512x1024_amx(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of amx-tile, amx-bf16, amx-int8
- *   5 the system does not let the process use tile registers
+ *   4  the processor lacks one of amx-tile, amx-bf16, amx-int8
+ *   5  the system does not let the process use tile registers
  */
 int tilegen_gemm_bf16_tn_bias_amx_1024x512x1024_amx_supports(
     int64_t m, int64_t n, int64_t k,

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 32x128x8192
-// Inputs    d8c9636858cf  (command, templates and emitter)
+// Inputs    832ec1ddec38  (command, templates and emitter)
 // Body      0083df7b08ad  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 32x128x8192
-// Inputs    d8c9636858cf  (command, templates and emitter)
-// Body      6dea1a9cdf2c  (everything below this comment)
+// Inputs    832ec1ddec38  (command, templates and emitter)
+// Body      644b3d13e1e2  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_TN_BIAS_GELU_SKINNY_32X128X8192_AMX_H
@@ -44,8 +44,8 @@ int tilegen_gemm_bf16_tn_bias_gelu_skinny_32x128x8192_amx(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of amx-tile, amx-bf16, amx-int8
- *   5 the system does not let the process use tile registers
+ *   4  the processor lacks one of amx-tile, amx-bf16, amx-int8
+ *   5  the system does not let the process use tile registers
  */
 int tilegen_gemm_bf16_tn_bias_gelu_skinny_32x128x8192_amx_supports(
     int64_t m, int64_t n, int64_t k,

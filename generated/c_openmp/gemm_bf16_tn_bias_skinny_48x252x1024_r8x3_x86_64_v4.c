@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 48x252x1024 r8x3
-// Inputs    4ff9a559394c  (command, templates and emitter)
+// Inputs    cc0d7ea4daf0  (command, templates and emitter)
 // Body      3c2bd191e4b5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

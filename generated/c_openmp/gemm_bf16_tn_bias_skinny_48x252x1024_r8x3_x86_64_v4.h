@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  skinny 48x252x1024 r8x3
-// Inputs    4ff9a559394c  (command, templates and emitter)
-// Body      750f3b799e8a  (everything below this comment)
+// Inputs    cc0d7ea4daf0  (command, templates and emitter)
+// Body      f2778dafb675  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_TN_BIAS_SKINNY_48X252X1024_R8X3_X86_64_V4_H
@@ -44,7 +44,7 @@ int tilegen_gemm_bf16_tn_bias_skinny_48x252x1024_r8x3_x86_64_v4(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl
+ *   4  the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl
  */
 int tilegen_gemm_bf16_tn_bias_skinny_48x252x1024_r8x3_x86_64_v4_supports(
     int64_t m, int64_t n, int64_t k,

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  prepacked 1024x512x1024 r32x32 u2
-// Inputs    5e5aba73f28e  (command, templates and emitter)
+// Inputs    b83c12a43c7c  (command, templates and emitter)
 // Body      e2d1549ecb2c  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  prepacked 1024x512x1024 r32x32 u2
-// Inputs    5e5aba73f28e  (command, templates and emitter)
-// Body      a05f5daa4517  (everything below this comment)
+// Inputs    b83c12a43c7c  (command, templates and emitter)
+// Body      c35d58da7ebc  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_TN_PREPACKED_1024X512X1024_R32X32_U2_AMX_H
@@ -43,9 +43,9 @@ int tilegen_gemm_bf16_tn_prepacked_1024x512x1024_r32x32_u2_amx(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of amx-tile, amx-bf16, amx-int8
- *   5 the system does not let the process use tile registers
- *   6 packed_b does not start on a line of 64 bytes
+ *   4  the processor lacks one of amx-tile, amx-bf16, amx-int8
+ *   5  the system does not let the process use tile registers
+ *   6  packed_b does not start on a line of 64 bytes
  */
 int tilegen_gemm_bf16_tn_prepacked_1024x512x1024_r32x32_u2_amx_supports(
     int64_t m, int64_t n, int64_t k,

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32
-// Inputs    afcd05feaf71  (command, templates and emitter)
+// Inputs    3086047e8097  (command, templates and emitter)
 // Body      2f419cbda65f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  3200x256x512
-// Inputs    207ddbb038fa  (command, templates and emitter)
+// Inputs    f7e550726933  (command, templates and emitter)
 // Body      8c5f667a974d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32
-// Inputs    61fcd6b10aa7  (command, templates and emitter)
+// Inputs    813aa6a3096f  (command, templates and emitter)
 // Body      4012f0fb7a9b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    c784fc10ac6e  (command, templates and emitter)
+// Inputs    2cba03470726  (command, templates and emitter)
 // Body      fb3e8529d920  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

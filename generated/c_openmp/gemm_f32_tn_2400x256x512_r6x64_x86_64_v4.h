@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    c784fc10ac6e  (command, templates and emitter)
-// Body      5990ccd44486  (everything below this comment)
+// Inputs    2cba03470726  (command, templates and emitter)
+// Body      652239cb9784  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_F32_TN_2400X256X512_R6X64_X86_64_V4_H
@@ -42,7 +42,7 @@ int tilegen_gemm_f32_tn_2400x256x512_r6x64_x86_64_v4(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl
+ *   4  the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl
  */
 int tilegen_gemm_f32_tn_2400x256x512_r6x64_x86_64_v4_supports(
     int64_t m, int64_t n, int64_t k,

@@ -4,7 +4,7 @@
 // Formula   d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n) where acc = sum over k of
 //           A[m,k] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    e48f55ab7052  (command, templates and emitter)
+// Inputs    21616619ba19  (command, templates and emitter)
 // Body      348bbde7b3e4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

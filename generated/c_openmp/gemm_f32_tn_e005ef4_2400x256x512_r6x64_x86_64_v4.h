@@ -4,8 +4,8 @@
 // Formula   d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n) where acc = sum over k of
 //           A[m,k] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    e48f55ab7052  (command, templates and emitter)
-// Body      d3e10f3477b1  (everything below this comment)
+// Inputs    21616619ba19  (command, templates and emitter)
+// Body      dda75e23c0f2  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_F32_TN_E005EF4_2400X256X512_R6X64_X86_64_V4_H
@@ -48,7 +48,7 @@ int tilegen_gemm_f32_tn_e005ef4_2400x256x512_r6x64_x86_64_v4(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl
+ *   4  the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl
  */
 int tilegen_gemm_f32_tn_e005ef4_2400x256x512_r6x64_x86_64_v4_supports(
     int64_t m, int64_t n, int64_t k,

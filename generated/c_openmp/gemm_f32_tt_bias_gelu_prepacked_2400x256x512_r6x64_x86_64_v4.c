@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x512 r6x64
-// Inputs    4379df07f494  (command, templates and emitter)
+// Inputs    89d82858b221  (command, templates and emitter)
 // Body      52fa5a4e0c08  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x512 r6x64
-// Inputs    4379df07f494  (command, templates and emitter)
-// Body      8b354cd67c3a  (everything below this comment)
+// Inputs    89d82858b221  (command, templates and emitter)
+// Body      2ec6d8348f87  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_F32_TT_BIAS_GELU_PREPACKED_2400X256X512_R6X64_X86_64_V4_H
@@ -45,8 +45,8 @@ int tilegen_gemm_f32_tt_bias_gelu_prepacked_2400x256x512_r6x64_x86_64_v4(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl
- *   6 packed_b does not start on a line of 64 bytes
+ *   4  the processor lacks one of avx512f, avx512bw, avx512dq, avx512vl
+ *   6  packed_b does not start on a line of 64 bytes
  */
 int tilegen_gemm_f32_tt_bias_gelu_prepacked_2400x256x512_r6x64_x86_64_v4_supports(
     int64_t m, int64_t n, int64_t k,

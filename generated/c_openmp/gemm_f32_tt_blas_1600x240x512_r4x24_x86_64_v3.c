@@ -4,7 +4,7 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  1600x240x512 r4x24
-// Inputs    111a6dc27b49  (command, templates and emitter)
+// Inputs    df596cd93cef  (command, templates and emitter)
 // Body      fd569a245547  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  1600x240x512 r4x24
-// Inputs    111a6dc27b49  (command, templates and emitter)
-// Body      ae51c46230bd  (everything below this comment)
+// Inputs    df596cd93cef  (command, templates and emitter)
+// Body      ab9d52a0e565  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_F32_TT_BLAS_1600X240X512_R4X24_X86_64_V3_H
@@ -47,7 +47,7 @@ int tilegen_gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of avx2, fma
+ *   4  the processor lacks one of avx2, fma
  */
 int tilegen_gemm_f32_tt_blas_1600x240x512_r4x24_x86_64_v3_supports(
     int64_t m, int64_t n, int64_t k,

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  skinny 48x2048x1024 r6x16
-// Inputs    be324a80c1eb  (command, templates and emitter)
+// Inputs    c39496698831  (command, templates and emitter)
 // Body      771b5adc656a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

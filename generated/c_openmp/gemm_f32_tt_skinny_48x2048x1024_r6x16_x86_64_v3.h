@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  skinny 48x2048x1024 r6x16
-// Inputs    be324a80c1eb  (command, templates and emitter)
-// Body      061f5eae3022  (everything below this comment)
+// Inputs    c39496698831  (command, templates and emitter)
+// Body      3dc3ef1a9e65  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_F32_TT_SKINNY_48X2048X1024_R6X16_X86_64_V3_H
@@ -42,7 +42,7 @@ int tilegen_gemm_f32_tt_skinny_48x2048x1024_r6x16_x86_64_v3(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of avx2, fma
+ *   4  the processor lacks one of avx2, fma
  */
 int tilegen_gemm_f32_tt_skinny_48x2048x1024_r6x16_x86_64_v3_supports(
     int64_t m, int64_t n, int64_t k,

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  3200x256x256 r8x4
-// Inputs    cf4c529f1b85  (command, templates and emitter)
+// Inputs    99ae88bb15e9  (command, templates and emitter)
 // Body      5c2636bbc8ab  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  2400x256x512 r6x64
-// Inputs    75d35b35f975  (command, templates and emitter)
+// Inputs    d400c3e9cbef  (command, templates and emitter)
 // Body      4c0360130a77  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  amx 1024x512x2048
-// Inputs    32feb542a8c5  (command, templates and emitter)
+// Inputs    17e3f144d1c0  (command, templates and emitter)
 // Body      0aadb15d3958  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  amx 1024x512x2048
-// Inputs    32feb542a8c5  (command, templates and emitter)
-// Body      f8972c23a5fa  (everything below this comment)
+// Inputs    17e3f144d1c0  (command, templates and emitter)
+// Body      fe9ea160e6f0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_I8_NT_BATCHED_AMX_1024X512X2048_AMX_H
@@ -45,8 +45,8 @@ int tilegen_gemm_i8_nt_batched_amx_1024x512x2048_amx(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of amx-tile, amx-bf16, amx-int8
- *   5 the system does not let the process use tile registers
+ *   4  the processor lacks one of amx-tile, amx-bf16, amx-int8
+ *   5  the system does not let the process use tile registers
  */
 int tilegen_gemm_i8_nt_batched_amx_1024x512x2048_amx_supports(
     int64_t batch, int64_t m, int64_t n, int64_t k,

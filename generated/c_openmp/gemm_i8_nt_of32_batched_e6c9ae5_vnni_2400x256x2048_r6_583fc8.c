@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc * scale[n] where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    b05fe12a8d50  (command, templates and emitter)
+// Inputs    ffbf0b696657  (command, templates and emitter)
 // Body      db7c7bc459d3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc * scale[n] where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    b05fe12a8d50  (command, templates and emitter)
-// Body      20d3493f5dd1  (everything below this comment)
+// Inputs    ffbf0b696657  (command, templates and emitter)
+// Body      61715377d826  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_I8_NT_OF32_BATCHED_E6C9AE5_VNNI_2400X256X2048_R6_583FC8_H
@@ -47,7 +47,7 @@ int tilegen_gemm_i8_nt_of32_batched_e6c9ae5_vnni_2400x256x2048_r6_583fc8(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of avx512vnni, avx512f, avx512bw, avx512dq, avx512vl
+ *   4  the processor lacks one of avx512vnni, avx512f, avx512bw, avx512dq, avx512vl
  */
 int tilegen_gemm_i8_nt_of32_batched_e6c9ae5_vnni_2400x256x2048_r6_583fc8_supports(
     int64_t batch, int64_t m, int64_t n, int64_t k,

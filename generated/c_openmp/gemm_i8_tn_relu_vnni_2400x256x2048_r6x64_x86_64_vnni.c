@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = relu(acc) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    a5c98c2ac0ea  (command, templates and emitter)
+// Inputs    d693b4da67b4  (command, templates and emitter)
 // Body      dfed361e16a5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

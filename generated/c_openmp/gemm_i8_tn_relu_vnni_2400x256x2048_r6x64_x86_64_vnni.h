@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = relu(acc) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  vnni 2400x256x2048 r6x64
-// Inputs    a5c98c2ac0ea  (command, templates and emitter)
-// Body      004cb1a345af  (everything below this comment)
+// Inputs    d693b4da67b4  (command, templates and emitter)
+// Body      f58eb20fd24d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_I8_TN_RELU_VNNI_2400X256X2048_R6X64_X86_64_VNNI_H
@@ -42,7 +42,7 @@ int tilegen_gemm_i8_tn_relu_vnni_2400x256x2048_r6x64_x86_64_vnni(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of avx512vnni, avx512f, avx512bw, avx512dq, avx512vl
+ *   4  the processor lacks one of avx512vnni, avx512f, avx512bw, avx512dq, avx512vl
  */
 int tilegen_gemm_i8_tn_relu_vnni_2400x256x2048_r6x64_x86_64_vnni_supports(
     int64_t m, int64_t n, int64_t k,

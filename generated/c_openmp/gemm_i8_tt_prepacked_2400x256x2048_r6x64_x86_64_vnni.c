@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x2048 r6x64
-// Inputs    1037d01043aa  (command, templates and emitter)
+// Inputs    18fe1a4ae722  (command, templates and emitter)
 // Body      bc03a6721732  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  prepacked 2400x256x2048 r6x64
-// Inputs    1037d01043aa  (command, templates and emitter)
-// Body      733629c27e1d  (everything below this comment)
+// Inputs    18fe1a4ae722  (command, templates and emitter)
+// Body      d66abd9ee949  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_I8_TT_PREPACKED_2400X256X2048_R6X64_X86_64_VNNI_H
@@ -43,8 +43,8 @@ int tilegen_gemm_i8_tt_prepacked_2400x256x2048_r6x64_x86_64_vnni(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the processor lacks one of avx512vnni, avx512f, avx512bw, avx512dq, avx512vl
- *   6 packed_b does not start on a line of 64 bytes
+ *   4  the processor lacks one of avx512vnni, avx512f, avx512bw, avx512dq, avx512vl
+ *   6  packed_b does not start on a line of 64 bytes
  */
 int tilegen_gemm_i8_tt_prepacked_2400x256x2048_r6x64_x86_64_vnni_supports(
     int64_t m, int64_t n, int64_t k,

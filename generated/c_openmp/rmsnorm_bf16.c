@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = x[m,n] * rsqrt(mean(x[m,n] * x[m,n], n) + eps) * w[n]
 // Schedule  a thread a row, chunks of 128 columns
-// Inputs    86fc5e3f1e29  (command, templates and emitter)
+// Inputs    55d645a160f4  (command, templates and emitter)
 // Body      c00d56087408  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  a thread a row, chunks of 128 columns
-// Inputs    48607ae4e9e8  (command, templates and emitter)
+// Inputs    f48a3f35bf29  (command, templates and emitter)
 // Body      4eddc15c7480  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   y = sum(x[m,n] * x[m,n], (m, n))
 // Schedule  128 parts of chunks of 4096 columns
-// Inputs    917b1d04cf51  (command, templates and emitter)
+// Inputs    d0993a69a6ba  (command, templates and emitter)
 // Body      10e3109ac6fb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 128 x 64 elements
-// Inputs    75e8dd61c2ce  (command, templates and emitter)
+// Inputs    d0b0e09c90e9  (command, templates and emitter)
 // Body      f75a3fbae0de  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   h[m,n] = x[m,n] + r[m,n]; y[m,n] = h * rsqrt(mean(h * h, n) + eps) * w[n]
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    61f0a6651bb8  (command, templates and emitter)
+// Inputs    29d33e5e59c6  (command, templates and emitter)
 // Body      8ceaaa3489f5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s3
-// Inputs    8d572ca829fb  (command, templates and emitter)
+// Inputs    e03365ab049f  (command, templates and emitter)
 // Body      d4c21f1a25b7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s3
-// Inputs    8d572ca829fb  (command, templates and emitter)
-// Body      4c056ebade2c  (everything below this comment)
+// Inputs    e03365ab049f  (command, templates and emitter)
+// Body      b8e44beeb51f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ATTENTION_BACKWARD_BF16_D128_CAUSAL_128X64_S3_SM90A_H
@@ -82,11 +82,11 @@ cudaError_t tilegen_attention_backward_bf16_d128_causal_128x64_s3_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 heads is no multiple of kv_heads
- *   5 a size, or batch * heads * seq_q, is above 1073741824
- *   6 an array does not start on 16 bytes, the unit that the copy engine moves
- *   7 a stride is no multiple of 8 elements, 16 bytes
- *   9 batch * kv_heads * seq_k is above 1073741824
+ *   4  heads is no multiple of kv_heads
+ *   5  a size, or batch * heads * seq_q, is above 1073741824
+ *   6  an array does not start on 16 bytes, the unit that the copy engine moves
+ *   7  a stride is no multiple of 8 elements, 16 bytes
+ *   9  batch * kv_heads * seq_k is above 1073741824
  */
 int tilegen_attention_backward_bf16_d128_causal_128x64_s3_sm90a_supports(
     int64_t batch, int64_t heads, int64_t kv_heads, int64_t seq_q, int64_t seq_k,

@@ -3,7 +3,7 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  64x32
-// Inputs    5efb0d24697d  (command, templates and emitter)
+// Inputs    676898d523d7  (command, templates and emitter)
 // Body      373b1b091973  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   dq, dk, dv of o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  64x32
-// Inputs    5efb0d24697d  (command, templates and emitter)
-// Body      a895d143e019  (everything below this comment)
+// Inputs    676898d523d7  (command, templates and emitter)
+// Body      3ea646ab5755  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ATTENTION_BACKWARD_BF16_D128_CAUSAL_64X32_SM80_H
@@ -80,11 +80,11 @@ cudaError_t tilegen_attention_backward_bf16_d128_causal_64x32_sm80(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 heads is no multiple of kv_heads
- *   5 a size, or batch * heads * seq_q, is above 1073741824
- *   6 an array does not start on 16 bytes, the unit that cp.async moves
- *   7 a stride is no multiple of 8 elements, 16 bytes
- *   9 batch * kv_heads * seq_k is above 1073741824
+ *   4  heads is no multiple of kv_heads
+ *   5  a size, or batch * heads * seq_q, is above 1073741824
+ *   6  an array does not start on 16 bytes, the unit that cp.async moves
+ *   7  a stride is no multiple of 8 elements, 16 bytes
+ *   9  batch * kv_heads * seq_k is above 1073741824
  */
 int tilegen_attention_backward_bf16_d128_causal_64x32_sm80_supports(
     int64_t batch, int64_t heads, int64_t kv_heads, int64_t seq_q, int64_t seq_k,

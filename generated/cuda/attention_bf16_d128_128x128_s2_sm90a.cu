@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    3e7337624400  (command, templates and emitter)
+// Inputs    4fbf8fddfdd7  (command, templates and emitter)
 // Body      121fb2b02c9e  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

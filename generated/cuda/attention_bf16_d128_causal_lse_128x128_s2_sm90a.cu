@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    49f23b0cd488  (command, templates and emitter)
+// Inputs    c817217e395c  (command, templates and emitter)
 // Body      d8e238796720  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  decode 16x32 s3 w4
-// Inputs    8b8d8d33881b  (command, templates and emitter)
+// Inputs    45576adea4de  (command, templates and emitter)
 // Body      0089770999f1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

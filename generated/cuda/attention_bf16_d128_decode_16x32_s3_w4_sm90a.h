@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of s times v, s = scale * q . k
 // Schedule  decode 16x32 s3 w4
-// Inputs    8b8d8d33881b  (command, templates and emitter)
-// Body      106644008856  (everything below this comment)
+// Inputs    45576adea4de  (command, templates and emitter)
+// Body      6958a4c9a89b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ATTENTION_BF16_D128_DECODE_16X32_S3_W4_SM90A_H
@@ -61,10 +61,10 @@ cudaError_t tilegen_attention_bf16_d128_decode_16x32_s3_w4_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 heads is no multiple of kv_heads
- *   5 a size, or batch * heads * seq_q, is above 1073741824
- *   6 an array does not start on 16 bytes, the unit that the copy engine moves
- *   7 a stride is no multiple of 8 elements, 16 bytes
+ *   4  heads is no multiple of kv_heads
+ *   5  a size, or batch * heads * seq_q, is above 1073741824
+ *   6  an array does not start on 16 bytes, the unit that the copy engine moves
+ *   7  a stride is no multiple of 8 elements, 16 bytes
  */
 int tilegen_attention_bf16_d128_decode_16x32_s3_w4_sm90a_supports(
     int64_t batch, int64_t heads, int64_t kv_heads, int64_t seq_q, int64_t seq_k,

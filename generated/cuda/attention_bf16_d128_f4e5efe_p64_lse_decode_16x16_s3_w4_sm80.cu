@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j < length[b]) times v, s = scale * q . k
 // Schedule  decode 16x16 s3 w4
-// Inputs    389c6b24e7c3  (command, templates and emitter)
+// Inputs    dbda1f68f239  (command, templates and emitter)
 // Body      62e3bf2a6f80  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

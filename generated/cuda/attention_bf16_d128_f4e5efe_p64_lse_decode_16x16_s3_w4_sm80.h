@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j < length[b]) times v, s = scale * q . k
 // Schedule  decode 16x16 s3 w4
-// Inputs    389c6b24e7c3  (command, templates and emitter)
-// Body      b94befa3503e  (everything below this comment)
+// Inputs    dbda1f68f239  (command, templates and emitter)
+// Body      6f077b681020  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ATTENTION_BF16_D128_F4E5EFE_P64_LSE_DECODE_16X16_S3_W4_SM80_H
@@ -71,10 +71,10 @@ cudaError_t tilegen_attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_s3_w4_sm80(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 heads is no multiple of kv_heads
- *   5 a size, or batch * heads * seq_q, is above 1073741824
- *   6 an array does not start on 16 bytes, the unit that cp.async moves
- *   7 a stride is no multiple of 8 elements, 16 bytes
+ *   4  heads is no multiple of kv_heads
+ *   5  a size, or batch * heads * seq_q, is above 1073741824
+ *   6  an array does not start on 16 bytes, the unit that cp.async moves
+ *   7  a stride is no multiple of 8 elements, 16 bytes
  */
 int tilegen_attention_bf16_d128_f4e5efe_p64_lse_decode_16x16_s3_w4_sm80_supports(
     int64_t batch, int64_t heads, int64_t kv_heads, int64_t seq_q, int64_t pages,

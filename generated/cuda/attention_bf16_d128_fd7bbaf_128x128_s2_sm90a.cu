@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i and i - j < window) times v, s = scale * q . k
 // Schedule  128x128 s2
-// Inputs    bd55e5c6b865  (command, templates and emitter)
+// Inputs    2d25c42bc233  (command, templates and emitter)
 // Body      f36bc40c5e8b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

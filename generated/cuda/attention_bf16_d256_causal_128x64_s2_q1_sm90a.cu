@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s2 q1
-// Inputs    cd99a85ba151  (command, templates and emitter)
+// Inputs    c8958d945b3f  (command, templates and emitter)
 // Body      c80804025cb1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64 s2 q1
-// Inputs    cd99a85ba151  (command, templates and emitter)
-// Body      ad2383d00bcc  (everything below this comment)
+// Inputs    c8958d945b3f  (command, templates and emitter)
+// Body      8de438569307  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ATTENTION_BF16_D256_CAUSAL_128X64_S2_Q1_SM90A_H
@@ -62,10 +62,10 @@ cudaError_t tilegen_attention_bf16_d256_causal_128x64_s2_q1_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 heads is no multiple of kv_heads
- *   5 a size, or batch * heads * seq_q, is above 1073741824
- *   6 an array does not start on 16 bytes, the unit that the copy engine moves
- *   7 a stride is no multiple of 8 elements, 16 bytes
+ *   4  heads is no multiple of kv_heads
+ *   5  a size, or batch * heads * seq_q, is above 1073741824
+ *   6  an array does not start on 16 bytes, the unit that the copy engine moves
+ *   7  a stride is no multiple of 8 elements, 16 bytes
  */
 int tilegen_attention_bf16_d256_causal_128x64_s2_q1_sm90a_supports(
     int64_t batch, int64_t heads, int64_t kv_heads, int64_t seq_q, int64_t seq_k,

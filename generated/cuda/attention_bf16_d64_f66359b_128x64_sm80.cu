@@ -4,7 +4,7 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    8fda0d62c87a  (command, templates and emitter)
+// Inputs    03416d03c281  (command, templates and emitter)
 // Body      fb01698b3cb7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,8 +4,8 @@
 // Formula   o = softmax over j of (softcap(s, 30) + slope[h] * (j - i) where j <= i and i - j <
 //           window) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    8fda0d62c87a  (command, templates and emitter)
-// Body      4e9e66aab584  (everything below this comment)
+// Inputs    03416d03c281  (command, templates and emitter)
+// Body      d5d065715590  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ATTENTION_BF16_D64_F66359B_128X64_SM80_H
@@ -63,11 +63,11 @@ cudaError_t tilegen_attention_bf16_d64_f66359b_128x64_sm80(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 heads is no multiple of kv_heads
- *   5 a size, or batch * heads * seq_q, is above 1073741824
- *   6 an array does not start on 16 bytes, the unit that cp.async moves
- *   7 a stride is no multiple of 8 elements, 16 bytes
- *   8 a sequence of more than 2097152 whose positions become floats
+ *   4  heads is no multiple of kv_heads
+ *   5  a size, or batch * heads * seq_q, is above 1073741824
+ *   6  an array does not start on 16 bytes, the unit that cp.async moves
+ *   7  a stride is no multiple of 8 elements, 16 bytes
+ *   8  a sequence of more than 2097152 whose positions become floats
  */
 int tilegen_attention_bf16_d64_f66359b_128x64_sm80_supports(
     int64_t batch, int64_t heads, int64_t kv_heads, int64_t seq_q, int64_t seq_k,

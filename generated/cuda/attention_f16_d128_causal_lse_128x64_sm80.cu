@@ -3,7 +3,7 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    19d5d237a1ae  (command, templates and emitter)
+// Inputs    170e0f61c5e5  (command, templates and emitter)
 // Body      eb11ec097754  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

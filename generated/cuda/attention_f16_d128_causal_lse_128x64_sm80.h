@@ -3,8 +3,8 @@
 //
 // Formula   o = softmax over j of (s where j <= i) times v, s = scale * q . k
 // Schedule  128x64
-// Inputs    19d5d237a1ae  (command, templates and emitter)
-// Body      65c67a6baec3  (everything below this comment)
+// Inputs    170e0f61c5e5  (command, templates and emitter)
+// Body      ed2169f8beef  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_ATTENTION_F16_D128_CAUSAL_LSE_128X64_SM80_H
@@ -62,10 +62,10 @@ cudaError_t tilegen_attention_f16_d128_causal_lse_128x64_sm80(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 heads is no multiple of kv_heads
- *   5 a size, or batch * heads * seq_q, is above 1073741824
- *   6 an array does not start on 16 bytes, the unit that cp.async moves
- *   7 a stride is no multiple of 8 elements, 16 bytes
+ *   4  heads is no multiple of kv_heads
+ *   5  a size, or batch * heads * seq_q, is above 1073741824
+ *   6  an array does not start on 16 bytes, the unit that cp.async moves
+ *   7  a stride is no multiple of 8 elements, 16 bytes
  */
 int tilegen_attention_f16_d128_causal_lse_128x64_sm80_supports(
     int64_t batch, int64_t heads, int64_t kv_heads, int64_t seq_q, int64_t seq_k,

@@ -3,7 +3,7 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], m)); y[m,n] = e / sum(e, m)
 // Schedule  blocks of 8 x 64 threads
-// Inputs    3687f98a00f1  (command, templates and emitter)
+// Inputs    041473ce9a7a  (command, templates and emitter)
 // Body      124becb4eb90  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

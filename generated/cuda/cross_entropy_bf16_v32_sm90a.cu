@@ -3,7 +3,7 @@
 //
 // Formula   loss[m] = logsumexp(x[m,n], n) - sum(where(n == t[m], x[m,n], 0), n)
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    900d1c3727c8  (command, templates and emitter)
+// Inputs    e5af47221f5e  (command, templates and emitter)
 // Body      4a5f722089a3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,7 +4,7 @@
 // Formula   c[m,n] = silu(gate) * acc where acc, gate = sums over k of A[m,k] * B[n,k], A[m,k] *
 //           G[n,k]
 // Schedule  128x64x64 s6 c2 pp
-// Inputs    042830411197  (command, templates and emitter)
+// Inputs    eb79b6455679  (command, templates and emitter)
 // Body      bfd68cad3504  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,8 +4,8 @@
 // Formula   c[m,n] = silu(gate) * acc where acc, gate = sums over k of A[m,k] * B[n,k], A[m,k] *
 //           G[n,k]
 // Schedule  128x64x64 s6 c2 pp
-// Inputs    042830411197  (command, templates and emitter)
-// Body      f18bd58d745a  (everything below this comment)
+// Inputs    eb79b6455679  (command, templates and emitter)
+// Body      37ee6374fa44  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GATED_GEMM_BF16_TN_128X64X64_S6_C2_PP_SM90A_H
@@ -48,8 +48,8 @@ cudaError_t tilegen_gated_gemm_bf16_tn_128x64x64_s6_c2_pp_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b, b_gate, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b, b_gate, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
 int tilegen_gated_gemm_bf16_tn_128x64x64_s6_c2_pp_sm90a_supports(
     int64_t m, int64_t n, int64_t k,

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    74b04866aa05  (command, templates and emitter)
+// Inputs    85743c236f3f  (command, templates and emitter)
 // Body      f0654f75d949  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    74b04866aa05  (command, templates and emitter)
-// Body      616a3e9e1fa9  (everything below this comment)
+// Inputs    85743c236f3f  (command, templates and emitter)
+// Body      79c8fa76449f  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_TN_128X128X64_S6_C2_PP_SM90A_H
@@ -44,8 +44,8 @@ cudaError_t tilegen_gemm_bf16_tn_128x128x64_s6_c2_pp_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
 int tilegen_gemm_bf16_tn_128x128x64_s6_c2_pp_sm90a_supports(
     int64_t m, int64_t n, int64_t k,

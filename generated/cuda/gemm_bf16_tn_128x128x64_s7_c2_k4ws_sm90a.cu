@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s7 c2 k4ws
-// Inputs    05297dd3d345  (command, templates and emitter)
+// Inputs    a79c67598eed  (command, templates and emitter)
 // Body      07168511bbec  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

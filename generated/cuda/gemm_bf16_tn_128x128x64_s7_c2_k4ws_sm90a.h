@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s7 c2 k4ws
-// Inputs    05297dd3d345  (command, templates and emitter)
-// Body      6a45ddd73331  (everything below this comment)
+// Inputs    a79c67598eed  (command, templates and emitter)
+// Body      35414e3a15ad  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_TN_128X128X64_S7_C2_K4WS_SM90A_H
@@ -46,8 +46,8 @@ cudaError_t tilegen_gemm_bf16_tn_128x128x64_s7_c2_k4ws_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
 int tilegen_gemm_bf16_tn_128x128x64_s7_c2_k4ws_sm90a_supports(
     int64_t m, int64_t n, int64_t k,

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2 any
-// Inputs    ad01d6449640  (command, templates and emitter)
+// Inputs    e07b272f756b  (command, templates and emitter)
 // Body      6cc658b6b0a3  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

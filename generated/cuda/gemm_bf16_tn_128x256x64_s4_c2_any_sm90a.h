@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2 any
-// Inputs    ad01d6449640  (command, templates and emitter)
-// Body      68f5f7de25ce  (everything below this comment)
+// Inputs    e07b272f756b  (command, templates and emitter)
+// Body      585c28dca143  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_TN_128X256X64_S4_C2_ANY_SM90A_H
@@ -46,7 +46,7 @@ cudaError_t tilegen_gemm_bf16_tn_128x256x64_s4_c2_any_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
  */
 int tilegen_gemm_bf16_tn_128x256x64_s4_c2_any_sm90a_supports(
     int64_t m, int64_t n, int64_t k,

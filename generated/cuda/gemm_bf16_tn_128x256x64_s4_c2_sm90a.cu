@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2
-// Inputs    db5a08eadc47  (command, templates and emitter)
+// Inputs    3db17e3def14  (command, templates and emitter)
 // Body      b3120b53546b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 c2
-// Inputs    db5a08eadc47  (command, templates and emitter)
-// Body      873b132156f1  (everything below this comment)
+// Inputs    3db17e3def14  (command, templates and emitter)
+// Body      5b1f92cf27d7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_TN_128X256X64_S4_C2_SM90A_H
@@ -44,8 +44,8 @@ cudaError_t tilegen_gemm_bf16_tn_128x256x64_s4_c2_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
 int tilegen_gemm_bf16_tn_128x256x64_s4_c2_sm90a_supports(
     int64_t m, int64_t n, int64_t k,

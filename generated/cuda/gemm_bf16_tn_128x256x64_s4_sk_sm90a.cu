@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 sk
-// Inputs    dc8355822d11  (command, templates and emitter)
+// Inputs    36e7f9b73740  (command, templates and emitter)
 // Body      e2c2bcb83476  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x256x64 s4 sk
-// Inputs    dc8355822d11  (command, templates and emitter)
-// Body      93138d4e43c0  (everything below this comment)
+// Inputs    36e7f9b73740  (command, templates and emitter)
+// Body      bb33f07d3f55  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_TN_128X256X64_S4_SK_SM90A_H
@@ -46,8 +46,8 @@ cudaError_t tilegen_gemm_bf16_tn_128x256x64_s4_sk_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
 int tilegen_gemm_bf16_tn_128x256x64_s4_sk_sm90a_supports(
     int64_t m, int64_t n, int64_t k,

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    be17070cc64d  (command, templates and emitter)
+// Inputs    e036247fdd89  (command, templates and emitter)
 // Body      681bb2c62a94  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  16x64x64 s8 w1 swap k2
-// Inputs    be17070cc64d  (command, templates and emitter)
-// Body      0c9833954cdc  (everything below this comment)
+// Inputs    e036247fdd89  (command, templates and emitter)
+// Body      cb79190066db  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_TN_BIAS_16X64X64_S8_W1_SWAP_K2_SM90A_H
@@ -46,8 +46,8 @@ cudaError_t tilegen_gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
 int tilegen_gemm_bf16_tn_bias_16x64x64_s8_w1_swap_k2_sm90a_supports(
     int64_t m, int64_t n, int64_t k,

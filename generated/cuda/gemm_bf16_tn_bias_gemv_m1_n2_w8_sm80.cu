@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + bias[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  gemv m1 n2 w8
-// Inputs    18c250f4a286  (command, templates and emitter)
+// Inputs    cdbda82cfc7d  (command, templates and emitter)
 // Body      973e618cefd2  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

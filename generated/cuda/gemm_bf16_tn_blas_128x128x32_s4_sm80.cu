@@ -4,7 +4,7 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s4
-// Inputs    dc7056d1abe7  (command, templates and emitter)
+// Inputs    2dda5ef2aa42  (command, templates and emitter)
 // Body      74dc5f50e5cc  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

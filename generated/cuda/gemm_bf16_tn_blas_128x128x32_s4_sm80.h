@@ -4,8 +4,8 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s4
-// Inputs    dc7056d1abe7  (command, templates and emitter)
-// Body      459f5f115887  (everything below this comment)
+// Inputs    2dda5ef2aa42  (command, templates and emitter)
+// Body      add627698a5d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_TN_BLAS_128X128X32_S4_SM80_H
@@ -49,7 +49,7 @@ cudaError_t tilegen_gemm_bf16_tn_blas_128x128x32_s4_sm80(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the result has more than 2147483647 tiles of 128 x 128
+ *   4  the result has more than 2147483647 tiles of 128 x 128
  */
 int tilegen_gemm_bf16_tn_blas_128x128x32_s4_sm80_supports(
     int64_t m, int64_t n, int64_t k,

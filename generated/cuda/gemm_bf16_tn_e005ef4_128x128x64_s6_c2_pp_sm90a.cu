@@ -4,7 +4,7 @@
 // Formula   d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n) where acc = sum over k of
 //           A[m,k] * B[n,k]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    9946fe739b97  (command, templates and emitter)
+// Inputs    46f2c8f8c87c  (command, templates and emitter)
 // Body      a056667641cf  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,8 +4,8 @@
 // Formula   d[m,n] = gelu(acc + bias[n]); amax[m] = max(abs(d), n) where acc = sum over k of
 //           A[m,k] * B[n,k]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    9946fe739b97  (command, templates and emitter)
-// Body      529ae9daa415  (everything below this comment)
+// Inputs    46f2c8f8c87c  (command, templates and emitter)
+// Body      ec3a5be90a94  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_TN_E005EF4_128X128X64_S6_C2_PP_SM90A_H
@@ -52,8 +52,8 @@ cudaError_t tilegen_gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b, d: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b, d: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
 int tilegen_gemm_bf16_tn_e005ef4_128x128x64_s6_c2_pp_sm90a_supports(
     int64_t m, int64_t n, int64_t k,

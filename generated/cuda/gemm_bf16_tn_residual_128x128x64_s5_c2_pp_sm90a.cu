@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s5 c2 pp
-// Inputs    4990c50d551e  (command, templates and emitter)
+// Inputs    cb5c513df55d  (command, templates and emitter)
 // Body      96fd7d39bc3a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

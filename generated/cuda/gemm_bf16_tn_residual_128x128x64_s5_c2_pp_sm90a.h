@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s5 c2 pp
-// Inputs    4990c50d551e  (command, templates and emitter)
-// Body      dab46ad4f61e  (everything below this comment)
+// Inputs    cb5c513df55d  (command, templates and emitter)
+// Body      b93eee93ffe9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_TN_RESIDUAL_128X128X64_S5_C2_PP_SM90A_H
@@ -47,8 +47,8 @@ cudaError_t tilegen_gemm_bf16_tn_residual_128x128x64_s5_c2_pp_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b, residual, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b, residual, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
 int tilegen_gemm_bf16_tn_residual_128x128x64_s5_c2_pp_sm90a_supports(
     int64_t m, int64_t n, int64_t k,

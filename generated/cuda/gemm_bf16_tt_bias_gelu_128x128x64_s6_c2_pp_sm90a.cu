@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x64 s6 c2 pp
-// Inputs    5c56b40bc0de  (command, templates and emitter)
+// Inputs    8ec40900d678  (command, templates and emitter)
 // Body      bc8eddab915d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x256x32 s3
-// Inputs    339482d2dbf4  (command, templates and emitter)
+// Inputs    3d6632b5e2bd  (command, templates and emitter)
 // Body      922dcf239ab8  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

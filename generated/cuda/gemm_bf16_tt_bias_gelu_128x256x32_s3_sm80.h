@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = gelu(acc + bias[n]) where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x256x32 s3
-// Inputs    339482d2dbf4  (command, templates and emitter)
-// Body      6eb87a1c9a27  (everything below this comment)
+// Inputs    3d6632b5e2bd  (command, templates and emitter)
+// Body      1045325574a7  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_BF16_TT_BIAS_GELU_128X256X32_S3_SM80_H
@@ -46,7 +46,7 @@ cudaError_t tilegen_gemm_bf16_tt_bias_gelu_128x256x32_s3_sm80(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the result has more than 2147483647 tiles of 128 x 256
+ *   4  the result has more than 2147483647 tiles of 128 x 256
  */
 int tilegen_gemm_bf16_tt_bias_gelu_128x256x32_s3_sm80_supports(
     int64_t m, int64_t n, int64_t k,

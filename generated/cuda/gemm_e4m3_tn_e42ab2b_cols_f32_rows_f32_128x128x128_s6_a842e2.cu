@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2
-// Inputs    d37ed50d1bcf  (command, templates and emitter)
+// Inputs    ae59d323bef1  (command, templates and emitter)
 // Body      5e7a745154fb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

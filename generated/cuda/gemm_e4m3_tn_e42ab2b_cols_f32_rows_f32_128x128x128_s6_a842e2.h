@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2
-// Inputs    d37ed50d1bcf  (command, templates and emitter)
-// Body      19615752621b  (everything below this comment)
+// Inputs    ae59d323bef1  (command, templates and emitter)
+// Body      9a95fef5569a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_E4M3_TN_E42AB2B_COLS_F32_ROWS_F32_128X128X128_S6_A842E2_H
@@ -48,8 +48,8 @@ cudaError_t tilegen_gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
 int tilegen_gemm_e4m3_tn_e42ab2b_cols_f32_rows_f32_128x128x128_s6_a842e2_supports(
     int64_t m, int64_t n, int64_t k,

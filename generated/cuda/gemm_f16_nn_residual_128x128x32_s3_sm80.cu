@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    c9d476dd656c  (command, templates and emitter)
+// Inputs    8c4103720eaf  (command, templates and emitter)
 // Body      a9c73f57f306  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc + residual[m,n] where acc = sum over k of A[k,m] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    c9d476dd656c  (command, templates and emitter)
-// Body      6d6343089fb4  (everything below this comment)
+// Inputs    8c4103720eaf  (command, templates and emitter)
+// Body      9e4cebb4035b  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_F16_NN_RESIDUAL_128X128X32_S3_SM80_H
@@ -47,7 +47,7 @@ cudaError_t tilegen_gemm_f16_nn_residual_128x128x32_s3_sm80(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the result has more than 2147483647 tiles of 128 x 128
+ *   4  the result has more than 2147483647 tiles of 128 x 128
  */
 int tilegen_gemm_f16_nn_residual_128x128x32_s3_sm80_supports(
     int64_t m, int64_t n, int64_t k,

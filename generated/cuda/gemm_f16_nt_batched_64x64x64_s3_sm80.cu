@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  64x64x64 s3
-// Inputs    927cf33e1852  (command, templates and emitter)
+// Inputs    251d215ae651  (command, templates and emitter)
 // Body      4855f6edd106  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

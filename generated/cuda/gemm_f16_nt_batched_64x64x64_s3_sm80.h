@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  64x64x64 s3
-// Inputs    927cf33e1852  (command, templates and emitter)
-// Body      14b94309ed7e  (everything below this comment)
+// Inputs    251d215ae651  (command, templates and emitter)
+// Body      cc0b022d66c1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_F16_NT_BATCHED_64X64X64_S3_SM80_H
@@ -47,7 +47,7 @@ cudaError_t tilegen_gemm_f16_nt_batched_64x64x64_s3_sm80(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the result has more than 2147483647 tiles of 64 x 64
+ *   4  the result has more than 2147483647 tiles of 64 x 64
  */
 int tilegen_gemm_f16_nt_batched_64x64x64_s3_sm80_supports(
     int64_t batch, int64_t m, int64_t n, int64_t k,

@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  128x256x64 s4
-// Inputs    0fc7f7d80db8  (command, templates and emitter)
+// Inputs    d378f88be694  (command, templates and emitter)
 // Body      388aee64a2fc  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

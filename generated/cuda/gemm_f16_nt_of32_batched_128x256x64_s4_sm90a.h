@@ -3,8 +3,8 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  128x256x64 s4
-// Inputs    0fc7f7d80db8  (command, templates and emitter)
-// Body      2c903a39f997  (everything below this comment)
+// Inputs    d378f88be694  (command, templates and emitter)
+// Body      c416edd817cb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_F16_NT_OF32_BATCHED_128X256X64_S4_SM90A_H
@@ -47,8 +47,8 @@ cudaError_t tilegen_gemm_f16_nt_of32_batched_128x256x64_s4_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
 int tilegen_gemm_f16_nt_of32_batched_128x256x64_s4_sm90a_supports(
     int64_t batch, int64_t m, int64_t n, int64_t k,

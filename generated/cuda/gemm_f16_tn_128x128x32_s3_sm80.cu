@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    60ec7d250536  (command, templates and emitter)
+// Inputs    dc0d59e4e2da  (command, templates and emitter)
 // Body      2566973cb897  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

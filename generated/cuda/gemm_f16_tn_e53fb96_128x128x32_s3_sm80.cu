@@ -3,7 +3,7 @@
 //
 // Formula   z[m,n] = acc + bias[n]; c[m,n] = silu(z) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    031ef2f31323  (command, templates and emitter)
+// Inputs    37bddcc44752  (command, templates and emitter)
 // Body      db8203abc065  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   z[m,n] = acc + bias[n]; c[m,n] = silu(z) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s3
-// Inputs    031ef2f31323  (command, templates and emitter)
-// Body      9442d62217df  (everything below this comment)
+// Inputs    37bddcc44752  (command, templates and emitter)
+// Body      8761c7d61a35  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_F16_TN_E53FB96_128X128X32_S3_SM80_H
@@ -48,7 +48,7 @@ cudaError_t tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the result has more than 2147483647 tiles of 128 x 128
+ *   4  the result has more than 2147483647 tiles of 128 x 128
  */
 int tilegen_gemm_f16_tn_e53fb96_128x128x32_s3_sm80_supports(
     int64_t m, int64_t n, int64_t k,

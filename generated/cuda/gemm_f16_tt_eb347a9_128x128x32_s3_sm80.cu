@@ -4,7 +4,7 @@
 // Formula   d[m,n] = acc * scale; total[m] = sum(d, n); least[m] = min(d, n) where acc = sum
 //           over k of A[m,k] * B[k,n]
 // Schedule  128x128x32 s3
-// Inputs    2ec043f3279d  (command, templates and emitter)
+// Inputs    93d59bbac031  (command, templates and emitter)
 // Body      0a4e5840f981  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

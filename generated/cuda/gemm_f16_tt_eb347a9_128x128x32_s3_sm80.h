@@ -4,8 +4,8 @@
 // Formula   d[m,n] = acc * scale; total[m] = sum(d, n); least[m] = min(d, n) where acc = sum
 //           over k of A[m,k] * B[k,n]
 // Schedule  128x128x32 s3
-// Inputs    2ec043f3279d  (command, templates and emitter)
-// Body      ff6d0ec913f8  (everything below this comment)
+// Inputs    93d59bbac031  (command, templates and emitter)
+// Body      614ddea8747a  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_F16_TT_EB347A9_128X128X32_S3_SM80_H
@@ -54,7 +54,7 @@ cudaError_t tilegen_gemm_f16_tt_eb347a9_128x128x32_s3_sm80(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the result has more than 2147483647 tiles of 128 x 128
+ *   4  the result has more than 2147483647 tiles of 128 x 128
  */
 int tilegen_gemm_f16_tt_eb347a9_128x128x32_s3_sm80_supports(
     int64_t m, int64_t n, int64_t k,

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x16
-// Inputs    20066126da43  (command, templates and emitter)
+// Inputs    8718a5419a87  (command, templates and emitter)
 // Body      c6aa76adc2f4  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

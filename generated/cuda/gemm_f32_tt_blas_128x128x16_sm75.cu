@@ -4,7 +4,7 @@
 // Formula   c[m,n] = where(alpha == 0, 0, alpha * acc) + where(beta == 0, 0, beta * c[m,n])
 //           where acc = sum over k of A[m,k] * B[k,n]
 // Schedule  128x128x16
-// Inputs    efa4d2510415  (command, templates and emitter)
+// Inputs    2d065d88d7c6  (command, templates and emitter)
 // Body      dd88d1dc3dd9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

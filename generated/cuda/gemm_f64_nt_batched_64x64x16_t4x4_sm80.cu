@@ -3,7 +3,7 @@
 //
 // Formula   c[batch,m,n] = acc where acc = sum over k of A[k,m] * B[k,n]
 // Schedule  64x64x16 t4x4
-// Inputs    8935de0345cf  (command, templates and emitter)
+// Inputs    0f2fa9de6108  (command, templates and emitter)
 // Body      7d95c3dceaff  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

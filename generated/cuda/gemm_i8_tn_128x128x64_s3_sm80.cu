@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s3
-// Inputs    d626ca6d2202  (command, templates and emitter)
+// Inputs    5fb23a24fa3b  (command, templates and emitter)
 // Body      f27cd0e88ef1  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s3
-// Inputs    d626ca6d2202  (command, templates and emitter)
-// Body      633f1bcd0619  (everything below this comment)
+// Inputs    5fb23a24fa3b  (command, templates and emitter)
+// Body      61f6efc0d342  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_I8_TN_128X128X64_S3_SM80_H
@@ -44,7 +44,7 @@ cudaError_t tilegen_gemm_i8_tn_128x128x64_s3_sm80(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the result has more than 2147483647 tiles of 128 x 128
+ *   4  the result has more than 2147483647 tiles of 128 x 128
  */
 int tilegen_gemm_i8_tn_128x128x64_s3_sm80_supports(
     int64_t m, int64_t n, int64_t k,

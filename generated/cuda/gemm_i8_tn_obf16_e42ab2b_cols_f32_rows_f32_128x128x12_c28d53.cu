@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2 pp
-// Inputs    fca0b6c85361  (command, templates and emitter)
+// Inputs    1811445f4e7e  (command, templates and emitter)
 // Body      526aace09183  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x128 s6 c2 pp
-// Inputs    fca0b6c85361  (command, templates and emitter)
-// Body      69b6801301a0  (everything below this comment)
+// Inputs    1811445f4e7e  (command, templates and emitter)
+// Body      2203344339fb  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_I8_TN_OBF16_E42AB2B_COLS_F32_ROWS_F32_128X128X12_C28D53_H
@@ -48,8 +48,8 @@ cudaError_t tilegen_gemm_i8_tn_obf16_e42ab2b_cols_f32_rows_f32_128x128x12_c28d53
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
 int tilegen_gemm_i8_tn_obf16_e42ab2b_cols_f32_rows_f32_128x128x12_c28d53_supports(
     int64_t m, int64_t n, int64_t k,

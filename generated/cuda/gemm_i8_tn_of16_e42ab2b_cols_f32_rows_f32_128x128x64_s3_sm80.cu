@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s3
-// Inputs    ebbdf08d41f7  (command, templates and emitter)
+// Inputs    e4c0fb884635  (command, templates and emitter)
 // Body      8b5524608eb6  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

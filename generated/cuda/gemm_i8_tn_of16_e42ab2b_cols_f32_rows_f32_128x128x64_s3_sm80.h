@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc * rows[m] * cols[n] where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x64 s3
-// Inputs    ebbdf08d41f7  (command, templates and emitter)
-// Body      e93755072f5d  (everything below this comment)
+// Inputs    e4c0fb884635  (command, templates and emitter)
+// Body      f0f9153133fd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_I8_TN_OF16_E42AB2B_COLS_F32_ROWS_F32_128X128X64_S3_SM80_H
@@ -48,7 +48,7 @@ cudaError_t tilegen_gemm_i8_tn_of16_e42ab2b_cols_f32_rows_f32_128x128x64_s3_sm80
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the result has more than 2147483647 tiles of 128 x 128
+ *   4  the result has more than 2147483647 tiles of 128 x 128
  */
 int tilegen_gemm_i8_tn_of16_e42ab2b_cols_f32_rows_f32_128x128x64_s3_sm80_supports(
     int64_t m, int64_t n, int64_t k,

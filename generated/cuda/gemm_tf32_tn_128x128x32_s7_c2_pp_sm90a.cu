@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s7 c2 pp
-// Inputs    bb1caa50fe33  (command, templates and emitter)
+// Inputs    4d518421851f  (command, templates and emitter)
 // Body      b572146814c0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

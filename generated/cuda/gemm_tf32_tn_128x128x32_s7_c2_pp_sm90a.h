@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x32 s7 c2 pp
-// Inputs    bb1caa50fe33  (command, templates and emitter)
-// Body      41e04db4ac21  (everything below this comment)
+// Inputs    4d518421851f  (command, templates and emitter)
+// Body      61d5f2ecc616  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_TF32_TN_128X128X32_S7_C2_PP_SM90A_H
@@ -44,8 +44,8 @@ cudaError_t tilegen_gemm_tf32_tn_128x128x32_s7_c2_pp_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
 int tilegen_gemm_tf32_tn_128x128x32_s7_c2_pp_sm90a_supports(
     int64_t m, int64_t n, int64_t k,

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = relu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x16 s3
-// Inputs    f1a9f2dd1273  (command, templates and emitter)
+// Inputs    2342167f00fe  (command, templates and emitter)
 // Body      95d6f3a006a9  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

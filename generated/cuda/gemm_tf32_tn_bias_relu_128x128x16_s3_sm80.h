@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = relu(acc + bias[n]) where acc = sum over k of A[m,k] * B[n,k]
 // Schedule  128x128x16 s3
-// Inputs    f1a9f2dd1273  (command, templates and emitter)
-// Body      cae863ed92f2  (everything below this comment)
+// Inputs    2342167f00fe  (command, templates and emitter)
+// Body      834be3b09c42  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GEMM_TF32_TN_BIAS_RELU_128X128X16_S3_SM80_H
@@ -46,7 +46,7 @@ cudaError_t tilegen_gemm_tf32_tn_bias_relu_128x128x16_s3_sm80(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 the result has more than 2147483647 tiles of 128 x 128
+ *   4  the result has more than 2147483647 tiles of 128 x 128
  */
 int tilegen_gemm_tf32_tn_bias_relu_128x128x16_s3_sm80_supports(
     int64_t m, int64_t n, int64_t k,

@@ -3,7 +3,7 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[g,n,k], row m of group g
 // Schedule  128x256x64 s4
-// Inputs    6bff6ffb67db  (command, templates and emitter)
+// Inputs    a827eb5bf185  (command, templates and emitter)
 // Body      69aeee6e62cd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

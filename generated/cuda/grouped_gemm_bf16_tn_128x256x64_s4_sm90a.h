@@ -3,8 +3,8 @@
 //
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * B[g,n,k], row m of group g
 // Schedule  128x256x64 s4
-// Inputs    6bff6ffb67db  (command, templates and emitter)
-// Body      eac5d385b43c  (everything below this comment)
+// Inputs    a827eb5bf185  (command, templates and emitter)
+// Body      7ac737b26e79  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_GROUPED_GEMM_BF16_TN_128X256X64_S4_SM90A_H
@@ -48,9 +48,9 @@ cudaError_t tilegen_grouped_gemm_bf16_tn_128x256x64_s4_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b: an address or a stride that is no multiple of 16 bytes, as TMA needs
- *   6 rows, but no group that they belong to
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   6  rows, but no group that they belong to
  */
 int tilegen_grouped_gemm_bf16_tn_128x256x64_s4_sm90a_supports(
     int64_t groups, int64_t m, int64_t n, int64_t k,

@@ -4,7 +4,7 @@
 // Formula   mu = mean(x[m,n], n); d = x[m,n] - mu; y[m,n] = d * rsqrt(mean(d * d, n) + eps) *
 //           w[n] + b[n]
 // Schedule  32 elements a thread, 8 to 512 threads a row
-// Inputs    9704cb8fac8b  (command, templates and emitter)
+// Inputs    96133668cdcf  (command, templates and emitter)
 // Body      b2551800c792  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,7 +4,7 @@
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * a_scale[m,k/128] * B[n,k] *
 //           b_scale[n/128,k/128]
 // Schedule  128x128x128 s6 c2
-// Inputs    dc43d40752e7  (command, templates and emitter)
+// Inputs    ecb0f6fef9e9  (command, templates and emitter)
 // Body      d573dbd6a1f5  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

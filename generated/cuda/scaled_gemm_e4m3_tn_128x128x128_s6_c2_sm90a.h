@@ -4,8 +4,8 @@
 // Formula   c[m,n] = acc where acc = sum over k of A[m,k] * a_scale[m,k/128] * B[n,k] *
 //           b_scale[n/128,k/128]
 // Schedule  128x128x128 s6 c2
-// Inputs    dc43d40752e7  (command, templates and emitter)
-// Body      1e8ae0ed701e  (everything below this comment)
+// Inputs    ecb0f6fef9e9  (command, templates and emitter)
+// Body      8b35cece2f88  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_SCALED_GEMM_E4M3_TN_128X128X128_S6_C2_SM90A_H
@@ -52,8 +52,8 @@ cudaError_t tilegen_scaled_gemm_e4m3_tn_128x128x128_s6_c2_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b, c: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
 int tilegen_scaled_gemm_e4m3_tn_128x128x128_s6_c2_sm90a_supports(
     int64_t m, int64_t n, int64_t k,

@@ -4,7 +4,7 @@
 // Formula   c[m,n] = acc + c[m,n] where acc = sum over k of A[m,k] * a_scale[m,k/128] * B[n,k] *
 //           b_scale[n/128,k/128]
 // Schedule  128x128x128 s7 c2
-// Inputs    545f902fbd4f  (command, templates and emitter)
+// Inputs    f74938de1afe  (command, templates and emitter)
 // Body      6eb9020a378d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -4,8 +4,8 @@
 // Formula   c[m,n] = acc + c[m,n] where acc = sum over k of A[m,k] * a_scale[m,k/128] * B[n,k] *
 //           b_scale[n/128,k/128]
 // Schedule  128x128x128 s7 c2
-// Inputs    545f902fbd4f  (command, templates and emitter)
-// Body      1c7896a0e4c5  (everything below this comment)
+// Inputs    f74938de1afe  (command, templates and emitter)
+// Body      ee90dcc44e3d  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #ifndef TILEGEN_SCALED_GEMM_E4M3_TN_OF32_E6DA6C2_128X128X128_S7_C2_SM90A_H
@@ -52,8 +52,8 @@ cudaError_t tilegen_scaled_gemm_e4m3_tn_of32_e6da6c2_128x128x128_s7_c2_sm90a(
  *   1  a size is negative
  *   2  a stride is smaller than what it must step over
  *   3  an array that has elements has no address
- *   4 a size is above 2147482624, the reach of the copy engine's coordinates
- *   5 a, b: an address or a stride that is no multiple of 16 bytes, as TMA needs
+ *   4  a size is above 2147482624, the reach of the copy engine's coordinates
+ *   5  a, b: an address or a stride that is no multiple of 16 bytes, as TMA needs
  */
 int tilegen_scaled_gemm_e4m3_tn_of32_e6da6c2_128x128x128_s7_c2_sm90a_supports(
     int64_t m, int64_t n, int64_t k,

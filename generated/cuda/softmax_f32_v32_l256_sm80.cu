@@ -3,7 +3,7 @@
 //
 // Formula   e = exp(x[m,n] - max(x[m,n], n)); y[m,n] = e * (1 / sum(e, n))
 // Schedule  32 elements a thread, 8 to 256 threads a row
-// Inputs    802c1fe29b08  (command, templates and emitter)
+// Inputs    fab98ec6bb03  (command, templates and emitter)
 // Body      2ce0fec94c73  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

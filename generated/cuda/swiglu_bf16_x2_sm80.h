@@ -3,7 +3,7 @@
 //
 // Formula   y[m,n] = silu(g[m,n]) * u[m,n]
 // Schedule  blocks of 256 threads, 2 accesses each of 8 elements
-// Inputs    fe7d904b9f9d  (command, templates and emitter)
+// Inputs    5706ca7c6783  (command, templates and emitter)
 // Body      a319c4ca62de  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

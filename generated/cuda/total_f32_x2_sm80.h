@@ -3,7 +3,7 @@
 //
 // Formula   y = sum(x[m,n], (m, n))
 // Schedule  at most 1056 blocks of 512 threads, 2 accesses each
-// Inputs    d844c6872308  (command, templates and emitter)
+// Inputs    23c56f7f5232  (command, templates and emitter)
 // Body      46f0c43701ee  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 64 x 64, 256 threads
-// Inputs    735d7019bcf6  (command, templates and emitter)
+// Inputs    bd9215bdeeff  (command, templates and emitter)
 // Body      0cbbb179e8bd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

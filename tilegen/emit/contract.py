@@ -84,11 +84,6 @@ def requires(plan: Plan) -> list[str]:
     return sentences
 
 
-def refusals(plan: Plan) -> list[str]:
-    """Lines of the header that explain the family's own codes."""
-    return [f"{r.code}  {r.reason}" for r in plan.refusals]
-
-
 def returns(plan: Plan) -> str:
     """The Returns paragraph."""
     if plan.target.backend == "cuda":

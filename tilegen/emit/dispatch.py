@@ -16,7 +16,7 @@ from tilegen.emit.hygiene import require_clean
 from tilegen.emit.render import Style, context
 from tilegen.emit.wrap import fit
 from tilegen.errors import UsageError
-from tilegen.plans.base import Plan
+from tilegen.plans.base import Plan, Refusal
 from tilegen.plans.gemm_packed_text import features_of
 from tilegen.targets import CpuTarget, CudaTarget, Target
 
@@ -161,8 +161,8 @@ def _of_processors(branches: Sequence[Branch]) -> dict[str, Any]:
         runs_on = f"runs_{target.name.replace('-', '_')}"
         guard = _GUARDS[target.machine]
         kernels.append(_choice(branch, runs_on, guard=guard, has=has))
-    refusal = "4  no kernel is for this processor and takes the arguments"
-    return {"refusals": [refusal], "kernels": kernels}
+    refusal = Refusal(4, "", "no kernel is for this processor and takes the arguments")
+    return {"family_checks": [refusal], "kernels": kernels}
 
 
 def _of_gpus(branches: Sequence[Branch]) -> dict[str, Any]:
@@ -175,8 +175,8 @@ def _of_gpus(branches: Sequence[Branch]) -> dict[str, Any]:
         exact = target.name.endswith("a")
         runs_on = f"device {'==' if exact else '>='} {target.cc}"
         kernels.append(_choice(branch, runs_on, local=f"of_{target.name}"))
-    refusal = "4  no kernel is for the current device and takes the arguments"
-    return {"refusals": [refusal], "kernels": kernels}
+    refusal = Refusal(4, "", "no kernel is for the current device and takes the arguments")
+    return {"family_checks": [refusal], "kernels": kernels}
 
 
 def _choice(branch: Branch, runs_on: str, **more: Any) -> Choice:

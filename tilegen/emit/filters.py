@@ -58,13 +58,14 @@ def block(text: str, spaces: int, first: bool = False) -> str:
     return lines if first else lines.lstrip(" ")
 
 
-def comment(text: str, prefix: str = "// ", width: int = 100) -> str:
+def comment(text: str, prefix: str = "// ", width: int = 100, first: str = "") -> str:
     """Wrap sentences as comment lines.
 
     Args:
         text: paragraphs, between which there are empty lines.
         prefix: what starts a line, such as `// ` or ` * `.
         width: columns of a line, the prefix included.
+        first: what starts the first line instead, as long as the prefix.
     """
     lines: list[str] = []
     for paragraph in str(text).split("\n\n"):
@@ -72,7 +73,8 @@ def comment(text: str, prefix: str = "// ", width: int = 100) -> str:
         lines += textwrap.wrap(
             doc(" ".join(paragraph.split())), width - len(prefix), break_long_words=False
         )
-    return "\n".join((prefix + line).rstrip() for line in lines)
+    starts = [first or prefix, *[prefix] * len(lines)]
+    return "\n".join((start + line).rstrip() for start, line in zip(starts, lines))
 
 
 def condition(text: str, column: int, width: int = 100) -> str:

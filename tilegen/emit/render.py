@@ -117,7 +117,6 @@ def context(plan: Plan, style: Style = Style()) -> dict[str, Any]:
         "short_strides": contract.short_strides(plan),
         "null_pointers": contract.null_pointers(plan, "nullptr" if cuda else "NULL"),
         "nothing_to_write": " || ".join(f"{n} == 0" for n in contract.written_extent(plan)),
-        "refusals": contract.refusals(plan),
         "family_checks": plan.refusals,
         "returns": contract.returns(plan),
     }
