@@ -3,8 +3,8 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 64 x 64, 256 threads
-// Inputs    bd9215bdeeff  (command, templates and emitter)
-// Body      0cbbb179e8bd  (everything below this comment)
+// Inputs    5faf5d052d4a  (command, templates and emitter)
+// Body      16d580e25538  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "transpose_bf16_64_t256_sm80.h"
@@ -262,7 +262,7 @@ __device__ __forceinline__ void turn_tiles(
 #pragma unroll
         for (int each = 0; each < kLines; ++each) {
           x_lines[each] = settle(x_packs[step][each], x_at(first_written + line + each, first), x,
-              x_stop);
+                                 x_stop);
         }
 #pragma unroll
         for (int element = 0; element < kVector; ++element) {

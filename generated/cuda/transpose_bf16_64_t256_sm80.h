@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 64 x 64, 256 threads
-// Inputs    bd9215bdeeff  (command, templates and emitter)
+// Inputs    5faf5d052d4a  (command, templates and emitter)
 // Body      e3d0b09ea0fd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

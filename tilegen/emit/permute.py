@@ -88,12 +88,15 @@ class Crossed:
         name, type: of the array and of its elements.
         lines: in C the call that fills its tile; in CUDA what locates a line along the index that it lies along.
         reach: where the array starts and stops.
+        fetched, settled: arguments of the calls that ask for a pack of a line, and that give it.
     """
 
     name: str
     type: str
     lines: tuple[str, ...]
     reach: str = ""
+    fetched: tuple[str, ...] = ()
+    settled: tuple[str, ...] = ()
 
 
 # Bytes of a pack, and CUDA's type that moves as many in one access.
@@ -207,7 +210,14 @@ def _crossed(plan, writer: Writer, tensor: Tensor, source: str) -> Crossed:
     address = moved(source + tensor.name, writer.offset(tensor, at))
     kind = writer.storage(tensor.dtype)
     lines = wrapped([f"const {kind} *{tensor.name}_line = {address};"])
-    return Crossed(tensor.name, kind, lines, f"{tensor.name}, {tensor.name}_stop")
+    name, reach = tensor.name, (tensor.name, f"{tensor.name}_stop")
+    fetched = ("exists", f"{name}_at(line, first)", *reach)
+    settled = (
+        f"{name}_packs[step][each]",
+        f"{name}_at(first_written + line + each, first)",
+        *reach,
+    )
+    return Crossed(name, kind, lines, ", ".join(reach), fetched, settled)
 
 
 @dataclass(frozen=True)
