@@ -10,7 +10,10 @@ import pytest
 from tests.assembled import assembled
 from tilegen.artifacts import kernel_list
 from tilegen.artifacts.check import render_list
+from tilegen.emit.render import render
 from tilegen.errors import ToolMissing
+from tilegen.problems.named import NAMED
+from tilegen.spec import KernelSpec
 from tilegen.targets import TARGETS, CudaTarget
 from tilegen.toolchain import build
 from tilegen.toolchain.find import find_cc, find_cxx, find_nvcc
@@ -56,6 +59,15 @@ def test_sm_86_takes_the_registers_of_sm_89(kernel):
     assert used["sm_86"].keys() == used["sm_89"].keys() != set()
     pairs = [(used["sm_86"][function], used["sm_89"][function]) for function in used["sm_86"]]
     assert [pair for pair in pairs if pair[0] != pair[1] and max(pair) > 64] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(no_nvcc()), reason=no_nvcc() or "-")
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", NAMED)
+def test_named_formula_compiles_without_warnings_or_spills(name, arch):
+    """Those too of which no kernel is checked in."""
+    assert assembled(render(KernelSpec.make(name, arch, {"dtype": "bf16"})))
 
 
 @pytest.mark.parametrize("kernel", C, ids=lambda k: k.stem)
