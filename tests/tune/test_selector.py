@@ -71,6 +71,17 @@ def test_a_schedule_covers_only_where_it_was_measured():
     assert set(cover.smallest(rows, 6, within=0.03).schedules) == {SMALL, OTHER}
 
 
+def test_a_chooser_takes_kernels_that_lose_little_anywhere(monkeypatch):
+    """Where not all sizes keep within what was asked for, most sizes are no reason to lose much at one."""
+    monkeypatch.setattr(cover, "MOST_SUBSETS", 0)
+    quick = {SMALL: 2.0, WIDE: 1.85}
+    rows = table((8, quick), (16, quick), (32, quick), (512, {SMALL: 0.4, WIDE: 1.5}))
+    assert cover.smallest(rows, 1, within=0.03).schedules == (SMALL,)
+    gentle = cover.gentlest(rows, 1, within=0.03)
+    assert gentle.schedules == (WIDE,) and gentle.worst == pytest.approx(2.0 / 1.85 - 1)
+    assert cover.gentlest(rows, 2, within=0.03) == cover.smallest(rows, 2, within=0.03)
+
+
 def test_many_schedules_are_added_one_by_one(monkeypatch):
     monkeypatch.setattr(cover, "MOST_SUBSETS", 0)
     found = cover.smallest(ROWS, 6, within=0.03)

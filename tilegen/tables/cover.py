@@ -16,6 +16,9 @@ from tilegen.tables.rows import Row
 FEW = 12
 WITHIN = 0.03
 
+# What a chooser's kernels may lose at its worst size, where too few of them keep within what was asked for.
+LIMITS = (0.05, 0.1, 0.2, 0.5)
+
 # Above this many subsets of one count, schedules are added one by one instead of all subsets tried.
 MOST_SUBSETS = 2000
 
@@ -66,11 +69,19 @@ def cover(rows: Sequence[Row], count: int, within: float = WITHIN) -> Cover:
     if math.comb(len(known), count) <= MOST_SUBSETS:
         sets = [judge(chosen, rows) for chosen in itertools.combinations(known, count)]
         return min(sets, key=lambda c: (round(c.worst, 6), _capped(c.schedules, rows)))
+    return _exchanged(rows, known, count, (within,))
+
+
+def _exchanged(
+    rows: Sequence[Row], known: Sequence[str], count: int, bounds: Sequence[float]
+) -> Cover:
+    """Schedules that leave fewest rows beyond each bound in turn, of those that exchanges find."""
     losses = np.array([[min(loss(s, row), 1.0) for row in rows] for s in known])
 
     def left(least: np.ndarray) -> np.ndarray:
-        """Rows beyond `within`, worst loss and sum of losses, of sets in columns; `least` has a line of losses each."""
-        return np.stack([(least > within).sum(axis=1), least.max(axis=1), least.sum(axis=1)])
+        """Rows beyond the bounds, worst loss and sum of losses, of sets in columns; `least` has a line of losses each."""
+        beyond = [(least > bound).sum(axis=1) for bound in bounds]
+        return np.stack([*beyond, least.max(axis=1), least.sum(axis=1)])
 
     def added(chosen: Sequence[int]) -> tuple[int, tuple[float, ...]]:
         """The schedule that is best added to some, and what is left then."""
@@ -103,5 +114,21 @@ def smallest(rows: Sequence[Row], most: int, within: float) -> Cover:
     for count in range(1, most):
         found = cover(rows, count, within)
         if found.worst <= within:
+            return found
+    return best
+
+
+def gentlest(rows: Sequence[Row], most: int, within: float) -> Cover:
+    """As `smallest`; but where `most` schedules lose more than `within` somewhere, none loses much anywhere.
+
+    They keep every row within the least of LIMITS that they can, and as many as they then can within `within`.
+    """
+    best = smallest(rows, most, within)
+    if best.worst <= within:
+        return best
+    known = measured(rows)
+    for limit in (limit for limit in LIMITS if limit > within):
+        found = _exchanged(rows, known, min(most, len(known)), (limit, within))
+        if found.worst <= limit:
             return found
     return best

@@ -108,11 +108,23 @@ def _beyond(rows: Sequence[Row]) -> list[str]:
         text = (
             f"Of `{problem or 'the defaults'}` on {members[0].target} {len(members) - len(lost)} of "
             f"{len(members)} sizes are served; in the geometric mean {FEW} kernels lose "
-            f"{geomean(1 + x for x in known) - 1:.2%}. {_more(members)} The others, and what is lost there: "
-            f"{told}."
+            f"{geomean(1 + x for x in known) - 1:.2%}. {_more(members)} {_chosen(members)}The other sizes, "
+            f"and what is lost there: {told}."
         )
         found.append("\n" + textwrap.fill(text, 140, break_on_hyphens=False))
     return found
+
+
+def _chosen(rows: Sequence[Row]) -> str:
+    """What the kernels lose that a chooser takes, where each size was timed with one of them."""
+    losses = _losses(rows, cover.gentlest(rows, FEW, WITHIN).schedules)
+    if not all(math.isfinite(x) for x in losses):
+        return ""
+    return (
+        f"Those that a chooser takes lose {max(losses):.1%} at most and "
+        f"{geomean(1 + x for x in losses) - 1:.2%} in the geometric mean, and serve "
+        f"{sum(x <= WITHIN for x in losses)}. "
+    )
 
 
 def _more(rows: Sequence[Row]) -> str:

@@ -131,7 +131,7 @@ def make(wanted: Wanted, folder: Path, style: Style = Style()) -> Selector:
             f"{path} has no fresh row for {words.problem_text(wanted.problem)} on {wanted.where}{threads}",
             said,
         )
-    chosen = cover.smallest(rows, wanted.most, wanted.within).schedules
+    chosen = cover.gentlest(rows, wanted.most, wanted.within).schedules
     specs = [words.kernel_spec(table.operator, wanted.where, rows[0].problem, s) for s in chosen]
     kernels = {s: render(spec, style) for s, spec in zip(chosen, specs, strict=True)}
     fallback = _most_permissive(rows, kernels)
