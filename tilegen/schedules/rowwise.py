@@ -40,8 +40,12 @@ def row_inputs(problem: FormulaProblem) -> list[Tensor]:
 
 
 def slot_packs(problem: FormulaProblem) -> int:
-    """Packs of every input that a thread reads from a slot: two, or one where two blocks share the registers."""
-    return 2 if ring_resident(problem) == 1 else 1
+    """Packs of every input that a thread reads from a slot: two, where the registers last for them.
+
+    They do not where two blocks share them, nor for two packs each of four inputs and vectors.
+    """
+    packs = len(row_inputs(problem)) + len(kept_vectors(problem))
+    return 2 if ring_resident(problem) == 1 and packs < 4 else 1
 
 
 def slot_bytes(problem: FormulaProblem) -> int:
