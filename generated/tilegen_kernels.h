@@ -1,4 +1,5 @@
-// Every kernel of this folder. Define TILEGEN_NO_CUDA to leave out those that need the CUDA runtime.
+// Every kernel of this folder. Define TILEGEN_NO_CUDA to leave out those that need the CUDA
+// runtime.
 #ifndef TILEGEN_KERNELS_H
 #define TILEGEN_KERNELS_H
 

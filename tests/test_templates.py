@@ -85,6 +85,14 @@ def test_budgets(path):
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_comments_are_wrapped_as_they_stand(path):
+    """What is too long is broken when it is emitted, and leaves a word or two on a line of their own."""
+    fixed = [line for line in path.read_text().splitlines() if "${" not in line]
+    comments = [line for line in fixed if re.match(r"\s*(//[^%]|\*)", line)]
+    assert [line for line in comments if len(line) > 100] == []
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_no_arithmetic(path):
     """No computation but `+ 1` inside `${...}` of a template."""
     for expression in re.findall(r"\$\{([^}\"']*)\}", path.read_text()):

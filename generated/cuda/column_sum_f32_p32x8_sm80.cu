@@ -3,8 +3,8 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  parts of columns, blocks of 32 x 8 threads
-// Inputs    46f0868dd512  (command, templates and emitter)
-// Body      2f28b9269ef4  (everything below this comment)
+// Inputs    f290208ea7ad  (command, templates and emitter)
+// Body      4565c58fda83  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "column_sum_f32_p32x8_sm80.h"
@@ -85,8 +85,7 @@ struct Steps {
 };
 
 // Those of `steps` at which the pack that stands at `first` at step 0 lies in an array whole: all
-// but
-// a few at either end, since it reaches out of a row by less than its width.
+// but a few at either end, since it reaches out of a row by less than its width.
 template <typename Element>
 __device__ __forceinline__ Steps steps_within(Steps steps, const Element *first, int64_t stride,
                                               const Element *start, const Element *stop) {

@@ -3,7 +3,7 @@
 //
 // Formula   y[n] = sum(x[m,n], m)
 // Schedule  parts of columns, blocks of 32 x 8 threads
-// Inputs    46f0868dd512  (command, templates and emitter)
+// Inputs    f290208ea7ad  (command, templates and emitter)
 // Body      51f7164033c0  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

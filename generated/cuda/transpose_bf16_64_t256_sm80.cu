@@ -3,8 +3,8 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 64 x 64, 256 threads
-// Inputs    5faf5d052d4a  (command, templates and emitter)
-// Body      16d580e25538  (everything below this comment)
+// Inputs    0f0a75bde575  (command, templates and emitter)
+// Body      704033798202  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 
 #include "transpose_bf16_64_t256_sm80.h"
@@ -117,8 +117,7 @@ struct Around {
 };
 
 // Start to read a pack that lies anywhere in an array. There is no branch, so that reads that
-// follow
-// one another are under way together.
+// follow one another are under way together.
 template <int kWidth, typename Element>
 __device__ __forceinline__ Around<kWidth, Element> fetch_around(bool exists, const Element *from,
                                                                 const Element *start,
@@ -135,8 +134,7 @@ __device__ __forceinline__ Around<kWidth, Element> fetch_around(bool exists, con
 }
 
 // The pack itself: words are moved down by the elements before it. Near the ends of the array,
-// where
-// whole accesses reach out of it, elements are read one by one.
+// where whole accesses reach out of it, elements are read one by one.
 template <int kWidth, typename Element>
 __device__ __forceinline__ Pack<Element, kWidth> settle(const Around<kWidth, Element> &around,
                                                         const Element *from, const Element *start,

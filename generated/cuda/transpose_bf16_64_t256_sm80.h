@@ -3,7 +3,7 @@
 //
 // Formula   y[n,m] = x[m,n]
 // Schedule  tiles of 64 x 64, 256 threads
-// Inputs    5faf5d052d4a  (command, templates and emitter)
+// Inputs    0f0a75bde575  (command, templates and emitter)
 // Body      e3d0b09ea0fd  (everything below this comment)
 // SPDX-License-Identifier: MIT-0
 

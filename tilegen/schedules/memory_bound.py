@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tilegen.problems.base import Tensor
 from tilegen.problems.formula import FormulaProblem
 from tilegen.schedules.base import Schedule, Violation
 from tilegen.targets import Target
@@ -29,14 +28,9 @@ class FormulaSchedule(Schedule):
         )
 
 
-def is_whole(problem: FormulaProblem, tensor: Tensor) -> bool:
-    """Whether an array carries every index."""
-    return len(tensor.dims) == len(problem.family.order)
-
-
 def whole_operands(problem: FormulaProblem) -> list[int]:
     """Sizes in bytes of the elements of arrays that carry every index."""
-    return [t.dtype.bytes for t in problem.tensors() if is_whole(problem, t)]
+    return [t.dtype.bytes for t in problem.tensors() if len(t.dims) == len(problem.family.order)]
 
 
 def vector(problem: FormulaProblem) -> int:

@@ -14,7 +14,7 @@ from tilegen.problems.formula import FormulaProblem
 from tilegen.problems.passes import Program
 from tilegen.schedules.base import Violation
 from tilegen.schedules.memory_bound import ACCESS_BYTES, FormulaSchedule, positive, vector
-from tilegen.schedules.memory_bound import is_whole, whole_operands
+from tilegen.schedules.memory_bound import whole_operands
 from tilegen.targets import CudaTarget
 
 # Threads that may share a row, shortest rows first.
@@ -228,7 +228,7 @@ class RowRegisters(FormulaSchedule):
         # Columns are compared with such an operand, as with a class, in 64 bits.
         extra += 8 * any(t.is_read and t.dtype.bytes == 8 for t in problem.tensors())
         # A mask of bytes beside a row is held as it came while its elements are told apart.
-        read = {t.dtype.bytes for t in problem.tensors() if t.is_read and is_whole(problem, t)}
+        read = {t.dtype.bytes for t in row_inputs(problem)}
         extra += 8 * (1 in read and len(read) > 1)
         return self.values * held_bytes(program, problem) // 4 + OVERHEAD + CUT + extra
 
